@@ -140,8 +140,8 @@ def local(
     return bar_chart(
         [str(s) for s in range(17)],
         {"local-m: softmax over p ± D": weights, "local-p: the same × Gaussian": weights * bell},
-        "weight of each position, if all scores are equal",
-        f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
+        "weight, if all scores are equal",
+        f"The window p ± D, p = {position:g}, D = {window:g}, σ = D/2",
         "The window keeps only nearby keys; the Gaussian makes the position p differentiable, and "
         "its weights sum to less than 1.",
     ).model_copy(update={"across": "position s", "controls": Controls(
@@ -197,8 +197,8 @@ def masks(
             lines = 0.1 * (allowed & (kinds == kind))
             made.fan(f"{family} {kind}", middles, (end - 52, top + CELL), lines, hue=kind or 3)
         if family == "encoder-decoder":
-            for side, of, hue in ("h", is_x, 2), ("s", ~is_x, 3):
-                box = middles[of][0] - 39, top - 7, float(np.ptp(middles[of])) + 78, 64.0
+            for side, at, hue in ("h", middles[is_x], 2), ("s", middles[~is_x], 3):
+                box = float(at[0]) - 39, top - 7, float(np.ptp(at)) + 78, 64.0
                 made.node(f"{family} {side} frame", "", box, form="frame", hue=hue)
             x, u = middles[first - 1] + 39, middles[first] - 39
             made.edge(f"{family} cross", (x, top + 25), (u, top + 25), hue=1)
@@ -210,8 +210,6 @@ def masks(
         lit = ["given", *(f"decoder {name}" for name in own)]
         made.stop("one", f"h_{len(read) + 1} reads all of x by self-attention.", ["stream"], lit)
     text = "A line: may attend. Green: x and what x reads; pink: y."
-    if len(families) > 2:
-        text = "BERT reads both ways, GPT-3 only left; T5 both ways over x, left over y."
     made.stop("all", text, ["stream"])
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
@@ -230,14 +228,14 @@ def fan(
         made.node(f"{name} out {t}", "", box, texts=word.split("\n"), form=form or "label")
     for s, texts in enumerate(below):
         box = left + under * (s + 0.04), low, under * 0.92, (36 + 3.0 * lines) * len(texts) + 12
-        own = {"hue": looks[s], "level": 0.25} if looks and looks[s] is not None else {}
-        made.node(f"{name} in {s}", "", box, texts=texts, **own)
+        hue = looks[s] if looks else None
+        made.node(f"{name} in {s}", "", box, texts=texts, hue=hue, level=0.25 * (hue is not None))
     for (t, s), weight in sorted(np.ndenumerate(weights), key=lambda each: hues[each[0]]):
         x, y, bend = left + over * (t + 0.5), left + under * (s + 0.5), 0.3 * (low - top)
         points = (x, top), (x, top + bend), (y, low - bend), (y, low)
         if weight >= 0.02:
-            more = {"hue": int(hues[t, s])} if hues[t, s] >= 0 else {}
-            made.edge(f"{name} out {t} in {s}", *points, weight=float(weight), **more)
+            hue = int(hues[t, s]) if hues[t, s] >= 0 else None
+            made.edge(f"{name} out {t} in {s}", *points, weight=float(weight), hue=hue)
     made.node(f"{name} title", name, (left, under_boxes, wide, 44), form="word")
 
 
@@ -311,12 +309,10 @@ def weights(seed: Seed = 0) -> SceneDrawing:
             outputs = ["\n".join((f"z_{t}", *row)) for t, row in enumerate(above, 1)]
             inputs = [[f"x_{s}", row[0][:-1]] for s, row in enumerate(below, 1)]
             fan(made, name, left, 270, outputs, inputs, used.numpy(), own_hue)
-            box = left, 512.0, 270.0, 44.0  # below the weights
-            made.nodes[-1] = made.nodes[-1].model_copy(update={"box": box})
             for s, weight in enumerate(written(used[0]).tolist()):
-                made.node(f"{name} α {s}", weight, (left + 90 * s, 462, 90, 44), form="label")
+                made.node(f"{name} α {s}", weight, (left + 90 * s, 512, 90, 44), form="label")
             lit += [f"{name} {part}" for part in ("out 0", "in", "title", "α")]
-    made.node("row", "row 1:", (0, 462, 84, 44), form="label")
+    made.node("row", "row 1:", (0, 512, 84, 44), form="label")
     text = "Grey: the same weights W for both inputs X. Yellow: another W(X) for each input."
     made.stop("weights", text, ["stream"], [*lit, "row"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)

@@ -308,13 +308,10 @@ def alibi(
     assert bias is not None
     heading = f"added to the score e of each word, for the query “{words[-1]}” (framed)"
     made.node("heading", heading, (BESIDE - 10, 4, WIDE - BESIDE, 44), form="label", level=1)
-    middles = made.row("words", [""], words, 118, WIDE - 10)
-    wide, framed = min(128, 900 / len(words)), 15.0 * len(words[-1]) + 24
-    query = middles[-1] - framed / 2, 70.0, framed, 52.0
-    made.node("query", "", query, form="frame", hue=1)
-    made.node("distance", "distance |t − s|", (0, 130, BESIDE, CELL), form="label")
-    away = [*map(str, range(len(words)))][::-1]
-    made.cells("distance", middles, 130, wide, away, np.zeros(len(words)), form="word")
+    middles = made.row("words", ["distance |t − s|"], words, 118, WIDE - 10, up=-37)
+    wide, away = min(128, 900 / len(words)), [*map(str, range(len(words)))][::-1]
+    made.node("query", "", (middles[-1] - 56, 70.0, 112.0, 52.0), form="frame", hue=1)
+    made.cells("distance", middles, 130, wide, away, 0 * middles, form="word")
     for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias[:num_heads], strict=False)):
         top, values = 196 + band * h + (band - CELL) / 2, row[0].double().numpy() + 0.0
         title = [f"head {h + 1} of 8:", f"m = 1/{1 / slope:.4g}"]

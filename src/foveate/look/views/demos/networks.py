@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -30,7 +29,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import DecoderState
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.linear import ReLU
-from foveate.nn.recurrent import Cell, ElmanCell, LSTMCell
+from foveate.nn.recurrent import ElmanCell, LSTMCell
 from foveate.nn.spec import Tokens
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
@@ -59,7 +58,6 @@ def recurrent(cell: str, forget: float = 0.0) -> Decoder:
     fields = {"cell": cell, "readout": "state", **SMALL, **NARROW}
     built = decoder(RecurrentDecoder.Config.parse(fields))
     inner = built.get_submodule("cells.0")
-    assert isinstance(inner, Cell)
     with torch.no_grad():
         if isinstance(inner, LSTMCell):
             inner.bias_ih[inner.hidden_size : 2 * inner.hidden_size] += forget
@@ -77,9 +75,7 @@ def bidirectional() -> Encoder:
     return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
 
 
-def attends(
-    model: Encoder | Decoder, run: Callable[[], Tensor], draws: int = DRAWS
-) -> NDArray[np.float64]:
+def attends(model: Encoder | Decoder, run: Callable[[], Tensor], draws: int = DRAWS) -> Floats:
     """Return how strongly each output depends on each input, (T, S): the norm of a gradient."""
     return influence(run, model.get_submodule("stem"), draws)
 
@@ -95,11 +91,11 @@ PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
 LOOKS = 6, 5, 3, 4, 2  # hues of the parts of a model
-Matrices = Counter[tuple[str, str]]  # how many a part has, by layer and shape
+Matrices = Counter[tuple[str, str]]  # their number by layer and shape
 CHAINED = "elman", "lstm", "mamba", "bi-gru", "seq2seq", "attention"  # from state to state
 
 
-def reached(family: Family, text: Tensor) -> NDArray[np.float64]:
+def reached(family: Family, text: Tensor) -> Floats:
     """Return how strongly each output of an untrained model depends on each input, (T, S)."""
     if family in TRANSLATORS:
         load_kinds()
@@ -142,54 +138,53 @@ def reach(
     """
     if query >= (count := len(words := text.split())) or not words:
         raise ConfigError(f"--query {query}: there are {count} words, from 0")
-    made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
+    made, at, parts = SceneMaker(), range(count)[query], list[str]()
     of = partial(learned, text=text) if trained else partial(reached, text=ids(count))
-    rows = [of(family)[at, :count] for family in families]
-    least, y = int(np.argmin(rows[0])), f"y_{at + 1}"
-    room = WIDE - (440 if {*families} & {*TRANSLATORS} else 20)
-    for number, (family, norms) in enumerate(zip(families, rows, strict=True)):
-        end = band * (number + 0.5) + 126
+    rows = [row / row.max() for row in (of(family)[at, :count] for family in families)]
+    least, room = int(np.argmin(rows[0])), WIDE - (440 if {*families} & {*TRANSLATORS} else 20)
+    for number, (family, shares) in enumerate(zip(families, rows, strict=True)):
+        end = HIGH / len(families) * (number + 0.5) + 126
         middles = made.row(family, FAMILIES[family].split("\n"), words, end - 54, room, up=95)
-        shares, x, lands = norms / norms.max(), middles[at], end - 228
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
         made.cells(family, middles, end - CELL, wide, texts, shares, hue=2)
-        measure = {"texts": ["influence", f"on {y}"], "form": "label"}
-        made.node(f"{family} measure", "", (0, end - 58, BESIDE - 10, 66), **measure)
-        framed = max(wide, 15.0 * len(words[least])) + 14
-        frame = middles[least] - framed / 2, end - 101, framed, 107.0
+        box = 0.0, end - CELL, BESIDE - 10, CELL
+        made.node(f"{family} measure", f"influence on y_{at + 1}", box, form="label")
+        frame = middles[least] - wide / 2 - 22, end - 101, wide + 44, 107.0
         made.node(f"{family} frame", "", frame, form="frame", hue=1)
-        if family in CHAINED:
-            states, names = middles, [f"h_{k}" for k in range(1, count + 1)]
-            made.cells(f"{family} h", middles, end - 174, CELL, names, 0 * shares, hue=2)
-            for k, middle in enumerate(middles):
-                made.edge(f"{family} in {k}", (middle, end - 102), (middle, end - 124))
-            if family in TRANSLATORS:
-                after = np.linspace(room + 70, WIDE - 44, count)
-                names = [name.replace("h", "s") for name in names]
-                made.cells(f"{family} s", after, end - 174, CELL, names, 0 * shares, hue=3)
-                states, x = np.append(middles, after), after[at]
-            both = family in ("bi-gru", "attention")
-            for sign in (1, -1)[: 1 + both]:
-                height = end - 149 - 10 * sign * both
-                chained = states if sign == 1 else middles
-                made.chain(f"{family} {sign}", chained, CELL / 2, height, sign, hue=2)
-            made.edge(f"{family} out", (x, end - 174), (x, lands + 22), hue=2, tag="")
-        if family not in CHAINED or family == "attention":
-            foot = end - (174 if family in CHAINED else 102)
-            for s in np.flatnonzero(shares).tolist():
-                start, side = float(middles[s]), np.sign(middles[s] - x)  # of the output
-                bends = (start, foot), (start, lands), (x + 40 * side, lands)
-                ends = bends if side else [(start, foot), (start, lands + 22)]
-                made.edge(f"{family} direct {s} {at}", *ends, hue=5, tag="")
-        if family == "attention":
-            made.node("α", f"α_{{{at + 1},i}}", (x - 145, lands + 2, 100, 40), form="label")
-        made.node(f"{family} y", y, (x - 40, lands - 22, 80, 44), hue=3, level=0.25)
-    sides = [TABLES["families in a sentence"][family] for family in families]
-    parts = [f"{r[least] / r.max():.2f} {side}" for r, side in zip(rows, sides, strict=True)]
-    text = f"Influence of “{words[least]}”: {', '.join(parts)}.".replace("0.00 ", "0 ")
-    title = f"Influence on {y}: ‖∂{y} / ∂x_i‖, {'un' * (not trained)}trained; the largest is 1"
+        _network(made, family, middles, shares, at, end)
+        parts.append(f"{texts[least]} {TABLES['families in a sentence'][family]}")
+    text = f"Influence of “{words[least]}”: {', '.join(parts)}."
+    title = f"Influence: ‖∂y_{at + 1} / ∂x_i‖, {'un' * (not trained)}trained; the largest is 1"
     return made.drawing(title, caption=text)
+
+
+def _network(
+    made: SceneMaker, family: Family, middles: Floats, shares: Floats, at: int, end: float
+) -> None:
+    """Draw the states of a network over its words, and the ways from those to an output."""
+    x, lands, count, both = middles[at], end - 228, len(middles), family in ("bi-gru", "attention")
+    if family in CHAINED:
+        after = np.linspace(WIDE - 370, WIDE - 44, count * (family in TRANSLATORS))
+        states = np.append(middles, after)
+        names = [f"{'hs'[k >= count]}_{k % count + 1}" for k in range(len(states))]
+        made.cells(f"{family} state", states, end - 174, CELL, names, 0 * states, hue=2)
+        for k, middle in enumerate(middles):
+            made.edge(f"{family} in {k}", (middle, end - 102), (middle, end - 124))
+        made.chain(f"{family} 1", states, CELL / 2, end - 149 - 10 * both, hue=2)
+        if both:
+            made.chain(f"{family} −1", middles, CELL / 2, end - 139, -1, hue=2)
+        x = states[-count:][at]
+        made.edge(f"{family} out", (x, end - 174), (x, lands + 22), hue=2, tag="")
+    if family not in CHAINED or family == "attention":
+        foot = end - (174 if family in CHAINED else 102)
+        for s in np.flatnonzero(shares).tolist():
+            start, side = float(middles[s]), np.sign(middles[s] - x)  # of the output
+            bends = (start, foot), (start, lands + 22 * (not side)), (x + 40 * side, lands)
+            made.edge(f"{family} direct {s} {at}", *bends[: 3 if side else 2], hue=5, tag="")
+    if family == "attention":
+        made.node("α", f"α_{{{at + 1},i}}", (x - 145, lands + 2, 100, 40), form="label")
+    made.node(f"{family} y", f"y_{at + 1}", (x - 40, lands - 22, 80, 44), hue=3, level=0.25)
 
 
 @demo
@@ -238,7 +233,7 @@ def parameters(
 ) -> SceneDrawing:  # fmt: skip
     """Draw parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
     load_kinds()
-    counts, matrices = dict[str, NDArray[np.float64]](), [Matrices() for _ in range(5)]
+    counts, matrices = dict[str, Floats](), [Matrices() for _ in range(5)]
     parts = "self_attention", "cross_attention", "feed_forward"
     for kind in models:
         config = Model.Config.parse({"kind": kind, **PUBLISHED.get(kind, {})})
@@ -263,25 +258,24 @@ def parameters(
 
 
 def _parts(
-    name: str, sizes: NDArray[np.float64], labels: Sequence[str], matrices: Sequence[Matrices]
+    name: str, sizes: Floats, labels: Sequence[str], matrices: Sequence[Matrices]
 ) -> SceneDrawing:
     """Draw the parts of one model as bars, and the matrices of those that have equal ones."""
     made, kinds = SceneMaker(), np.flatnonzero(sizes >= 0.1).tolist()
     for row, k in enumerate(kinds):
-        y, wide = HIGH / len(kinds) * (row + 0.5) - 45, 540 * sizes[k] / sizes.max()
+        y, wide = HIGH / len(kinds) * (row + 0.5) - 45, 500 * sizes[k] / sizes.max()
         made.node(labels[k], labels[k], (-6, y, 262, 90), form="label", level=1)
         fill = {"texts": [f"{sizes[k]:.1f} M"], "hue": LOOKS[k], "level": 0.5}
-        made.node(f"{name}: {labels[k]}", "", (256, y, wide, 90), **fill)
-        layers, alike = len(matrices[k]), {(n, shape) for (_, shape), n in matrices[k].items()}
-        text = f"{layers} layers × " * (layers > 1)
-        text += "".join(f"{n} × " * (n > 1) + shape for n, shape in alike)
-        box = 266 + wide, y, 970 - wide, 90
-        made.node(f"{labels[k]} of", text * (len(alike) == 1), box, form="label", level=1)
+        made.node(f"{name}: {labels[k]}", "", (272, y, wide, 90), **fill)
+        each = [f"{n} × " * (n > 1) + shape for (_, shape), n in matrices[k].items()]
+        text = f"{len(each)} layers × " * (len(each) > 1) + each[0]
+        box = 282 + wide, y, 954 - wide, 90
+        made.node(f"{labels[k]} of", text * (len({*each}) == 1), box, form="label", level=1)
     caption = "Millions of parameters (M); right: layers × matrices × rows × columns."
     return made.drawing(f"Parameters: {name}", caption=caption)
 
 
-def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> SceneDrawing:
+def _shares(counts: dict[str, Floats], labels: Sequence[str]) -> SceneDrawing:
     """Draw each model as a bar as long as it is large, with its parts one after another."""
     made, pitch = SceneMaker(), (HIGH - 60) / len(counts)
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
@@ -300,8 +294,7 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
                 below = min(box[0] + box[2] / 2, WIDE - 34) - 30, y + pitch - 50, 60.0, 36.0
                 if box[2] <= 80:
                     made.node(f"{name}, {labels[k]}", texts.pop(), below, form="word")
-                fill = {"texts": texts, "hue": LOOKS[k], "level": 0.5}
-                made.node(f"{name}: {labels[k]}", "", box, **fill)
+                made.node(f"{name}: {labels[k]}", "", box, texts=texts, hue=LOOKS[k], level=0.5)
     caption = "In millions of parameters; bars are drawn to scale."
     return made.drawing(f"Parameters: {'; '.join(counts)}", caption=caption)
 
@@ -313,10 +306,9 @@ def memory(
 ) -> LinesDrawing:
     """Draw how many numbers the state stores after each length of text."""
     shape = {"hidden_size": 128, "num_layers": 1, "dropout": 0.0}
-    attention = {"num_heads": 4, **shape}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": 128, **shape}
     models = {
-        f"Transformer at n\xa0=\xa0{length}:": TransformerDecoder.Config.parse(attention),
+        f"Transformer at n\xa0=\xa0{length}:": TransformerDecoder.Config.parse(shape),
         "Mamba: always": MambaDecoder.Config.parse(shape),
         "LSTM: always": RecurrentDecoder.Config.parse(cell),
     }

@@ -38,7 +38,7 @@ def stored(name: str, kind: type[T]) -> T:
     return json.loads(STORED.read_text(encoding="utf-8"))[name]
 
 
-AROUND: list[tuple[str, float, float, float]] = TABLES["landscape"]["around"]
+AROUND: list[tuple[str, float, float, float]] = TABLES["around the surfaces"]["texts"]
 
 
 @demo
@@ -129,8 +129,7 @@ def coreference() -> SceneDrawing:
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
             box = (0.4 * x + 0.6 * u - 150, low - 128 - 37 * head, 300, 40)
             made.node(name, f"head {head}: α = {weight:.3f}", box, form="label")
-    caption = "A toy model: head 0 stays; head 1 and the prediction (framed) move."
-    made.stop("it", caption, [])
+    made.stop("it", "A toy model: head 0 stays; head 1 and the prediction (framed) move.", [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
 
@@ -273,13 +272,12 @@ def learn() -> FilmDrawing:
 def growth(
     of: Annotated[Literal["models", "hardware"], Field(description="what to show")] = "models",
 ) -> LinesDrawing:
-    """Draw published sizes of language models, or the published speed of one processor."""
+    """Draw published sizes of language models or speeds of a processor, and the largest leap."""
     chart = TABLES[of]
     years, values = chart["years"], chart["values"]
-    times, span = values[-1] / values[0], years[-1] - years[0]
-    name, (start, end) = f"×{times:,.0f} in {span} years", chart["leap"]
-    low, high = (np.where(np.arange(len(years)) == end, values[k], np.nan) for k in (start, end))
+    name, leap = chart["title"], int(np.diff(np.log(values)).argmax())
+    ends = [np.where(np.arange(len(years)) == leap + 1, v, np.nan) for v in values[leap : leap + 2]]
     drawn = line_chart(
-        years, {name: values}, "year", chart["up"], chart["title"], "y", {name: (low, high)},
+        years, {name: values}, "year", chart["up"], chart["title"], "y", {name: (ends[0], ends[1])},
         chart["names"], chart.get("marks"), chart["caption"])  # fmt: skip
     return drawn.model_copy(update={"named": True, "joined": False, "ends": tuple(chart["ends"])})

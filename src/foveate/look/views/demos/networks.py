@@ -17,7 +17,7 @@ from foveate.look.draw.analyses import gradients
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import BESIDE, CELL, HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.flow import DRAWS, influence
+from foveate.look.flow import DRAWS, Figures, influence
 from foveate.look.views.demos import TABLES, demo
 from foveate.look.views.demos.trained import learned
 from foveate.models.classic import BagEncoder, WindowDecoder
@@ -75,7 +75,7 @@ def bidirectional() -> Encoder:
     return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
 
 
-def attends(model: Encoder | Decoder, run: Callable[[], Tensor], draws: int = DRAWS) -> Floats:
+def attends(model: Encoder | Decoder, run: Callable[[], Tensor], draws: int = DRAWS) -> Figures:
     """Return how strongly each output depends on each input, (T, S): the norm of a gradient."""
     return influence(run, model.get_submodule("stem"), draws)
 
@@ -95,7 +95,7 @@ Matrices = Counter[tuple[str, str]]  # their number by layer and shape
 CHAINED = "elman", "lstm", "mamba", "bi-gru", "seq2seq", "attention"  # from state to state
 
 
-def reached(family: Family, text: Tensor) -> Floats:
+def reached(family: Family, text: Tensor) -> Figures:
     """Return how strongly each output of an untrained model depends on each input, (T, S)."""
     if family in TRANSLATORS:
         load_kinds()
@@ -148,9 +148,10 @@ def reach(
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
         made.cells(family, middles, end - CELL, wide, texts, shares, hue=2)
-        box = 0.0, end - CELL, BESIDE - 10, CELL
-        made.node(f"{family} measure", f"influence on y_{at + 1}", box, form="label")
-        frame = middles[least] - wide / 2 - 22, end - 101, wide + 44, 107.0
+        box, measure = (0.0, end - 58, BESIDE - 10, 66.0), ["influence", f"on y_{at + 1}"]
+        made.node(f"{family} measure", "", box, form="label", texts=measure)
+        half = max(wide, 15.0 * len(words[least])) / 2 + 7
+        frame = middles[least] - half, end - 101, 2 * half, 107.0
         made.node(f"{family} frame", "", frame, form="frame", hue=1)
         _network(made, family, middles, shares, at, end)
         parts.append(f"{texts[least]} {TABLES['families in a sentence'][family]}")

@@ -9,7 +9,6 @@ from typing import Annotated, Literal, TypedDict, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foveate.config import PACKAGED, ConfigError
@@ -221,7 +220,7 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
     return made
 
 
-def learned(family: str, text: str) -> NDArray[np.float64]:
+def learned(family: str, text: str) -> Floats:
     """Return how strongly each output of a trained network depends on each word, (T, S)."""
     runs = {"elman": "lm-rnn", "attention": "rnn"}
     if family not in runs:

@@ -140,8 +140,8 @@ def local(
     return bar_chart(
         [str(s) for s in range(17)],
         {"local-m: softmax over p ± D": weights, "local-p: the same × Gaussian": weights * bell},
-        "weight, if all scores are equal",
-        f"The window p ± D, p = {position:g}, D = {window:g}, σ = D/2",
+        "weight, for equal scores",
+        f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
         "The window keeps only nearby keys; the Gaussian makes the position p differentiable, and "
         "its weights sum to less than 1.",
     ).model_copy(update={"across": "position s", "controls": Controls(

@@ -139,9 +139,8 @@ def local(
     bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
     return bar_chart(
         [str(s) for s in range(17)],
-        {"local-m (monotonic): softmax over p ± D": weights,
-         "local-p (predictive): × Gaussian": weights * bell},
-        "weight, equal scores",
+        {"local-m: softmax over p ± D": weights, "local-p: the same × Gaussian": weights * bell},
+        "weight, for equal scores",
         f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
         "The window keeps only nearby keys; the Gaussian makes the position p differentiable, and "
         "its weights sum to less than 1.",
@@ -168,13 +167,10 @@ def masks(
     words, count = [*read, *written], len(read) + len(written)
     causal = Mask(causal=True).dense(range(count), range(count))
     assert causal is not None
-    both = (family == "encoder-decoder" for family in families)
-    made, parts = SceneMaker(), [2 + 0.56 * each + (len(families) == 1) for each in both]
-    for family, part, below in zip(families, parts, np.cumsum(parts), strict=True):
-        end, top = (HIGH * n / sum(parts) for n in (below, below - part))
-        alone = families == ("decoder",)
-        end -= 54 * alone  # of brackets
-        top += 80 if len(families) == 1 else 12 + 105 * (part - 2)
+    made, band, alone = SceneMaker(), HIGH / len(families), families == ("decoder",)
+    for number, family in enumerate(families):
+        end = band * (number + 1) - 54 * alone  # of brackets
+        top = band * number + (80 if len(families) == 1 else 13)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)
@@ -200,20 +196,20 @@ def masks(
         for kind in (2, 3, 0):
             lines = 0.1 * (allowed & (kinds == kind))
             made.fan(f"{family} {kind}", middles, (end - 52, top + CELL), lines, hue=kind or 3)
-        for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
-            x, u, high = *middles[[t, s]], top - 68 * (t - s) / (count - 1)
-            bends = (u, top), (u, high), (x, high), (x, top)
-            made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=3, tag="")
-            if t - s == 1:
-                box, lines_of = ((x + u) / 2 - 80, top - 6, 160.0, 72.0), ["cross-", "attention"]
-                made.node(f"{family} cross", "", box, form="label", texts=lines_of)
+        if family == "encoder-decoder":
+            for side, at, hue in ("h", middles[is_x], 2), ("s", middles[~is_x], 3):
+                box = float(at[0]) - 39, top - 7, float(np.ptp(at)) + 78, 64.0
+                made.node(f"{family} {side} frame", "", box, form="frame", hue=hue)
+            x, u = middles[first - 1] + 39, middles[first] - 39
+            made.edge(f"{family} cross", (x, top + 25), (u, top + 25), hue=1)
+            below, lines_of = ((x + u) / 2 - 80, top + 60, 160.0, 66.0), ["cross-", "attention"]
+            made.node(f"{family} cross", "", below, form="label", texts=lines_of)
     if families == ("decoder",):
         own = [f"h {t}" for t in range(len(read) - 1, count)] + ["word", "writes"]
         own += [f"{kind} {s} {len(read)}" for kind in (0, 3) for s in range(count)]
         lit = ["given", *(f"decoder {name}" for name in own)]
         made.stop("one", f"h_{len(read) + 1} reads all of x by self-attention.", ["stream"], lit)
     text = "A line: may attend. Green: x and what x reads; pink: y."
-    text = "BERT attends both ways, GPT-3 to the left, T5 does both." if len(families) > 2 else text
     made.stop("all", text, ["stream"])
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
@@ -224,21 +220,22 @@ def fan(
 ) -> None:  # fmt: skip
     """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
     over, under, lines = wide / len(above), wide / len(below), above[0].count("\n")
-    top, low = 70.0 + 42 * lines, 400.0 - 34 * lines
+    end, low = 52.0 + 42 * lines, 400.0 - 34 * lines
+    top = end + 18 * (lines == 0)  # of the arcs, close to a box
     under_boxes = low + (36 + 3.0 * lines) * len(below[0]) + 24
     for t, word in enumerate(above):
-        box, form = (left + over * (t + 0.04), 4.0, over * 0.92, top - 22), "box" * (lines > 0)
+        box, form = (left + over * (t + 0.04), 4.0, over * 0.92, end - 4), "box" * (lines > 0)
         made.node(f"{name} out {t}", "", box, texts=word.split("\n"), form=form or "label")
     for s, texts in enumerate(below):
         box = left + under * (s + 0.04), low, under * 0.92, (36 + 3.0 * lines) * len(texts) + 12
-        own = {"hue": looks[s], "level": 0.25} if looks and looks[s] is not None else {}
-        made.node(f"{name} in {s}", "", box, texts=texts, **own)
+        hue = looks[s] if looks else None
+        made.node(f"{name} in {s}", "", box, texts=texts, hue=hue, level=0.25 * (hue is not None))
     for (t, s), weight in sorted(np.ndenumerate(weights), key=lambda each: hues[each[0]]):
         x, y, bend = left + over * (t + 0.5), left + under * (s + 0.5), 0.3 * (low - top)
         points = (x, top), (x, top + bend), (y, low - bend), (y, low)
         if weight >= 0.02:
-            more = {"hue": int(hues[t, s])} if hues[t, s] >= 0 else {}
-            made.edge(f"{name} out {t} in {s}", *points, weight=float(weight), **more)
+            hue = int(hues[t, s]) if hues[t, s] >= 0 else None
+            made.edge(f"{name} out {t} in {s}", *points, weight=float(weight), hue=hue)
     made.node(f"{name} title", name, (left, under_boxes, wide, 44), form="word")
 
 
@@ -312,12 +309,10 @@ def weights(seed: Seed = 0) -> SceneDrawing:
             outputs = ["\n".join((f"z_{t}", *row)) for t, row in enumerate(above, 1)]
             inputs = [[f"x_{s}", row[0][:-1]] for s, row in enumerate(below, 1)]
             fan(made, name, left, 270, outputs, inputs, used.numpy(), own_hue)
-            box = left, 512.0, 270.0, 44.0  # below the weights
-            made.nodes[-1] = made.nodes[-1].model_copy(update={"box": box})
             for s, weight in enumerate(written(used[0]).tolist()):
-                made.node(f"{name} α {s}", weight, (left + 90 * s, 462, 90, 44), form="label")
+                made.node(f"{name} α {s}", weight, (left + 90 * s, 512, 90, 44), form="label")
             lit += [f"{name} {part}" for part in ("out 0", "in", "title", "α")]
-    made.node("row", "row 1:", (0, 462, 84, 44), form="label")
+    made.node("row", "row 1:", (0, 512, 84, 44), form="label")
     text = "Grey: the same weights W for both inputs X. Yellow: another W(X) for each input."
     made.stop("weights", text, ["stream"], [*lit, "row"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)

@@ -16,7 +16,7 @@ from foveate.look.draw.analyses import sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
-from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import BESIDE, CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
@@ -302,20 +302,23 @@ def alibi(
     num_heads: Annotated[int, Field(ge=1, le=5, description="heads to draw, of eight")] = 4,
 ) -> SceneDrawing:  # fmt: skip
     """Draw what ALiBi adds to the scores of each head: −m_h |t − s| (Press et al., 2022)."""
-    words, made, band = text.split(), SceneMaker(), (HIGH - 72) / num_heads
+    words, made, band = text.split(), SceneMaker(), (HIGH - 196) / num_heads
     position = ALiBi(ALiBi.Config(), 64, 8)
     bias = position.bias(torch.tensor([len(words) - 1]), torch.arange(len(words)))
     assert bias is not None
-    middles = made.row("words", [""], words, HIGH - 12, WIDE - 10)
-    wide = min(128, 900 / len(words))
-    made.node("query", "", (middles[-1] - 56, HIGH - 62, 112.0, 50.0), form="frame", hue=1)
+    heading = f"added to the score e of each word, for the query “{words[-1]}” (framed)"
+    made.node("heading", heading, (BESIDE - 10, 4, WIDE - BESIDE, 44), form="label", level=1)
+    middles = made.row("words", ["distance |t − s|"], words, 118, WIDE - 10, up=-37)
+    wide, away = min(128, 900 / len(words)), [*map(str, range(len(words)))][::-1]
+    made.node("query", "", (middles[-1] - 56, 70.0, 112.0, 52.0), form="frame", hue=1)
+    made.cells("distance", middles, 130, wide, away, 0 * middles, form="word")
     for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias[:num_heads], strict=False)):
-        top, values = band * h + (band - CELL) / 2, row[0].double().numpy() + 0.0
+        top, values = 196 + band * h + (band - CELL) / 2, row[0].double().numpy() + 0.0
         title = [f"head {h + 1} of 8:", f"m = 1/{1 / slope:.4g}"]
         made.node(f"head {h} title", "", (0, top - 23, 236, 96), form="label", texts=title)
         written = [f"{v:g}".replace("-", "−") for v in values]
         made.cells(f"head {h}", middles, top, wide, written, np.exp(values), hue=2)
-    caption = f"Each head lowers the scores of “{words[-1]}” by its own slope m."
+    caption = "Each head subtracts its slope m times the distance: far words count less."
     return made.drawing("Distance penalties, with a slope for each head", caption=caption)
 
 

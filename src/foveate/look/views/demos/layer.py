@@ -111,16 +111,16 @@ class Chalkboard(SceneMaker):
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
-        stream, middle = left + 90, left + 320
-        places = {"norm": 344.0 if pre else 92.0, "f": 242.0}
-        low, high, box = 432.0, 204.0, (left + 180, 4, 280, 44)
-        texts = (title, box), ("x", (left + 60, 494, 60, 44))
-        for text, box in (*texts, (result, (left - 80, 4, 340, 44))):
-            self.node(f"{title} {text}", text, box, form="label")
-        self.edge(f"{title} stream", (stream, 494), (stream, 52), hue=2)
+        stream, middle = left + 90, left + 330
+        places = {"norm": 364.0 if pre else 124.0, "f": 266.0}
+        low, high = 448.0, 230.0
+        self.node(title, title, (left - 80, 0, 580, 44), form="label")
+        for text, y in (result, 62.0), ("x", 510.0):
+            self.node(f"{title} {text}", text, (stream - 170, y, 340, 44), form="label")
+        self.edge(f"{title} stream", (stream, 510), (stream, 110), hue=2)
         for name, y in places.items():
             x, hue = middle if pre or name == "f" else stream, 4 if name == "f" else 3
-            place, label = (x - 150, y, 300, 64), name + ": attention or FFN" * (name == "f")
+            place, label = (x - 170, y, 340, 64), name + ": attention or FFN" * (name == "f")
             self.node(f"{title} box {name}", label, place, hue=hue, level=0.25)
         enter = places["norm" if pre else "f"] + 64
         self.edge(f"{title} in", (stream, low), (middle, low), (middle, enter))
@@ -327,12 +327,12 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
     context = weights @ memory
     z = of_context(torch.cat((context, x), dim=1)).relu()
     made, written = SceneMaker(), np.vectorize("{:.2f}".format)
-    lefts = 8.0, 248.0, 404.0, 560.0, 742.0, 898.0, 1128.0
-    halves = {"s": 50.0, "x": 285.0, "c′": 50.0, "x′": 285.0}  # tops of what is concatenated
+    lefts = 10.0, 290.0, 458.0, 640.0, 864.0, 1126.0
+    halves = {"s": 50.0, "x": 285.0, "c": 50.0, "x′": 285.0}  # tops of what is concatenated
     columns: list[tuple[str, str, int, Tensor, int | None]] = [
         ("s", "h′", 0, state, 1), ("x", "", 0, x, Hue.INPUT), ("e", "e", 1, affine, None),
-        ("α", "α", 2, weights, 5), ("h", "encoder h_i", 3, memory, 2), ("c", "c", 4, context, 3),
-        ("c′", "[c; x]", 5, context, 3), ("x′", "", 5, x, Hue.INPUT), ("z", "z", 6, z, 0),
+        ("α", "α", 2, weights, 5), ("h", "encoder h_i", 3, memory, 2),
+        ("c", "[c; x]", 4, context, 3), ("x′", "", 4, x, Hue.INPUT), ("z", "z", 5, z, 0),
     ]  # fmt: skip
     for name, head, place, vectors, hue in columns:
         is_half, top = name in halves, halves.get(name, 50.0)
@@ -340,21 +340,19 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
         cells = written(vectors.T if len(vectors) == 1 else vectors).tolist()
         texts = [f"{name[0]} " * is_half + "\n".join(cell).replace("-", "−") for cell in cells]
         made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
-    for starts, end, count in ("sx", "e", 3), (("c′", "x′"), "z", 2):  # all numbers, from all
+    for starts, end, count in ("sx", "e", 3), (("c", "x′"), "z", 2):  # all numbers, from all
         for start, i, k in product(starts, range(2), range(count)):
             made.link(f"{start} {i}", f"{end} {k}", weight=0.04)
-    for name, left in ("W_a", 200.0), ("W_c", 1085.0):
+    for name, left in ("W_a", 222.0), ("W_c", 1067.0):
         made.node(name, name, (left - 40, 0, 80, 44), form="label")
     for k, alpha in enumerate(weights[0].tolist()):
         made.link(f"e {k}", f"α {k}")
-        made.link(f"α {k}", f"h {k}", weight=alpha, hue=5)
+        made.node(f"by {k}", "×", (583, 110 + 470 / 3 * k, 44, 35), form="label")
         for i in range(2):
-            made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
-    for i in range(2):
-        made.link(f"c {i}", f"c′ {i}", hue=3)
-    for left in lefts[0], lefts[5]:
+            made.link(f"h {k}", f"c {i}", weight=alpha / 2, hue=2)
+    for left in lefts[0], lefts[4]:
         made.node(f"both x {left:g}", "", (left - 9, 298.0, 162.0, 208.0), form="group")
-    made.edge("x on", (80, 506), (80, 550), (970, 550), (970, 506), hue=Hue.INPUT)
+    made.edge("x on", (82, 506), (82, 550), (936, 550), (936, 506), hue=Hue.INPUT)
     caption = "The scores come from s and x alone: no key is read."
     return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)
 

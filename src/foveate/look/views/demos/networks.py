@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -17,8 +16,8 @@ from foveate.kinds import load_kinds
 from foveate.look.draw.analyses import gradients
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.parts import Floats
-from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.flow import DRAWS, influence
+from foveate.look.draw.scene import BESIDE, CELL, HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.flow import DRAWS, Figures, influence
 from foveate.look.views.demos import TABLES, demo
 from foveate.look.views.demos.trained import learned
 from foveate.models.classic import BagEncoder, WindowDecoder
@@ -30,7 +29,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import DecoderState
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.linear import ReLU
-from foveate.nn.recurrent import Cell, ElmanCell, LSTMCell
+from foveate.nn.recurrent import ElmanCell, LSTMCell
 from foveate.nn.spec import Tokens
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
@@ -59,7 +58,6 @@ def recurrent(cell: str, forget: float = 0.0) -> Decoder:
     fields = {"cell": cell, "readout": "state", **SMALL, **NARROW}
     built = decoder(RecurrentDecoder.Config.parse(fields))
     inner = built.get_submodule("cells.0")
-    assert isinstance(inner, Cell)
     with torch.no_grad():
         if isinstance(inner, LSTMCell):
             inner.bias_ih[inner.hidden_size : 2 * inner.hidden_size] += forget
@@ -77,9 +75,7 @@ def bidirectional() -> Encoder:
     return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
 
 
-def attends(
-    model: Encoder | Decoder, run: Callable[[], Tensor], draws: int = DRAWS
-) -> NDArray[np.float64]:
+def attends(model: Encoder | Decoder, run: Callable[[], Tensor], draws: int = DRAWS) -> Figures:
     """Return how strongly each output depends on each input, (T, S): the norm of a gradient."""
     return influence(run, model.get_submodule("stem"), draws)
 
@@ -94,11 +90,12 @@ READ: dict[str, str] = TABLES["models of papers"]
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
-LOOKS = 6, 5, 0, 4, 2  # hues of the parts of a model
+LOOKS = 6, 5, 3, 4, 2  # hues of the parts of a model
+Matrices = Counter[tuple[str, str]]  # their number by layer and shape
 CHAINED = "elman", "lstm", "mamba", "bi-gru", "seq2seq", "attention"  # from state to state
 
 
-def reached(family: Family, text: Tensor) -> NDArray[np.float64]:
+def reached(family: Family, text: Tensor) -> Figures:
     """Return how strongly each output of an untrained model depends on each input, (T, S)."""
     if family in TRANSLATORS:
         load_kinds()
@@ -130,8 +127,8 @@ def reached(family: Family, text: Tensor) -> NDArray[np.float64]:
 @demo
 def reach(
     text: Annotated[str, Field(description="words, signs")] = "the movie was terribly exciting",
-    families: Annotated[tuple[Family, ...], Field(min_length=1, max_length=3, strict=False,
-                        description="kinds; repeat")] = ("elman", "bi-gru", "bert"),
+    families: Annotated[tuple[Family, ...], Field(min_length=1, max_length=2, strict=False,
+                        description="kinds; repeat")] = ("elman", "bi-gru"),
     query: Annotated[int, Field(ge=-1, description="the output; −1: the last")] = -1,
     trained: Annotated[bool, Field(description="packaged runs, for elman and attention")] = False,
 ) -> SceneDrawing:  # fmt: skip
@@ -141,50 +138,54 @@ def reach(
     """
     if query >= (count := len(words := text.split())) or not words:
         raise ConfigError(f"--query {query}: there are {count} words, from 0")
-    made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
-    gap = min(44.0, (band - 160) / 2)  # above an output, below the words of the row before
+    made, at, parts = SceneMaker(), range(count)[query], list[str]()
     of = partial(learned, text=text) if trained else partial(reached, text=ids(count))
-    rows = [of(family)[at, :count] for family in families]
-    least = int(np.argmin(rows[0]))
-    for number, (family, norms) in enumerate(zip(families, rows, strict=True)):
-        y, room = band * number, WIDE - (440 if family in TRANSLATORS else 20)
-        middles = made.row(family, FAMILIES[family].split("\n"), words, y + band, room)
-        shares, top, x = norms / norms.max(), y + band - 106, middles[at]
+    rows = [row / row.max() for row in (of(family)[at, :count] for family in families)]
+    least, room = int(np.argmin(rows[0])), WIDE - (440 if {*families} & {*TRANSLATORS} else 20)
+    for number, (family, shares) in enumerate(zip(families, rows, strict=True)):
+        end = HIGH / len(families) * (number + 0.5) + 126
+        middles = made.row(family, FAMILIES[family].split("\n"), words, end - 54, room, up=95)
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
-        made.cells(family, middles, top, wide, texts, shares, hue=2)
-        frame = middles[least] - wide / 2 - 7, top - 7, wide + 14, 64.0
+        made.cells(family, middles, end - CELL, wide, texts, shares, hue=2)
+        box, measure = (0.0, end - 58, BESIDE - 10, 66.0), ["influence", f"on y_{at + 1}"]
+        made.node(f"{family} measure", "", box, form="label", texts=measure)
+        half = max(wide, 15.0 * len(words[least])) / 2 + 7
+        frame = middles[least] - half, end - 101, 2 * half, 107.0
         made.node(f"{family} frame", "", frame, form="frame", hue=1)
-        half = wide / 2 + 12 * (np.arange(count) == least)  # with the frame
-        if family in TRANSLATORS:
-            states = np.linspace(room + 80, WIDE - 44, count)
-            letters = [f"s_{k}" for k in range(1, count + 1)]
-            made.cells(f"{family} s", states, top, 46, letters, 0 * shares, hue=3)
-            middles, half = np.append(middles, states), np.append(half, 0 * half + 23)
-            x = states[at]
-            if family == "attention":
-                made.node("α", f"α_{{{at + 1},i}}", (x - 140, y + gap - 22, 100, 40), form="label")
-        if family in CHAINED:
-            both = family == "bi-gru"
-            for sign in (1, -1)[: 1 + both]:
-                height = top + 25 - 10 * sign * both
-                made.chain(f"{family} {sign}", middles, half, height, sign, hue=2)
-            made.edge(f"{family} out", (x, top), (x, y + gap + 44), hue=2, tag="")
-        if family not in CHAINED or family == "attention":
-            for s in np.flatnonzero(shares).tolist():
-                start, side = float(middles[s]), np.sign(middles[s] - x)  # of the output
-                foot, lands = top - 7 * (s == least), y + gap + (22 if side else 44)
-                bends = [(start, foot), (start, lands), (x + 40 * side, lands)][: 3 if side else 2]
-                made.edge(f"{family} direct {s} {list(middles).index(x)}", *bends, hue=5, tag="")
-        made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + gap, 80, 44), hue=3, level=0.25)
-    unit = f"‖∂y_{at + 1} / ∂x_i‖, {'un' * (not trained)}trained; largest: 1"
-    made.node("unit", unit, (0, 0, 520, 40), form="label", level=1)
-    sides, shares = TABLES["families in a sentence"], [row[least] / row.max() for row in rows]
-    parts = [f"{100 * s:.0f}\xa0% {sides[f]}" for f, s in zip(families, shares, strict=True)]
-    first, *others = {f"“{words[int(np.argmax(row))]}”" for row in rows}
-    most = f"% of {'the strongest word' if others else first} "
-    text = f"“{words[least]}” weighs {', '.join(parts).replace('% ', most, 1)}"
-    return made.drawing("Which words an output depends on", caption=f"{text}.")
+        _network(made, family, middles, shares, at, end)
+        parts.append(f"{texts[least]} {TABLES['families in a sentence'][family]}")
+    text = f"Influence of “{words[least]}”: {', '.join(parts)}."
+    title = f"Influence: ‖∂y_{at + 1} / ∂x_i‖, {'un' * (not trained)}trained; the largest is 1"
+    return made.drawing(title, caption=text)
+
+
+def _network(
+    made: SceneMaker, family: Family, middles: Floats, shares: Floats, at: int, end: float
+) -> None:
+    """Draw the states of a network over its words, and the ways from those to an output."""
+    x, lands, count, both = middles[at], end - 228, len(middles), family in ("bi-gru", "attention")
+    if family in CHAINED:
+        after = np.linspace(WIDE - 370, WIDE - 44, count * (family in TRANSLATORS))
+        states = np.append(middles, after)
+        names = [f"{'hs'[k >= count]}_{k % count + 1}" for k in range(len(states))]
+        made.cells(f"{family} state", states, end - 174, CELL, names, 0 * states, hue=2)
+        for k, middle in enumerate(middles):
+            made.edge(f"{family} in {k}", (middle, end - 102), (middle, end - 124))
+        made.chain(f"{family} 1", states, CELL / 2, end - 149 - 10 * both, hue=2)
+        if both:
+            made.chain(f"{family} −1", middles, CELL / 2, end - 139, -1, hue=2)
+        x = states[-count:][at]
+        made.edge(f"{family} out", (x, end - 174), (x, lands + 22), hue=2, tag="")
+    if family not in CHAINED or family == "attention":
+        foot = end - (174 if family in CHAINED else 102)
+        for s in np.flatnonzero(shares).tolist():
+            start, side = float(middles[s]), np.sign(middles[s] - x)  # of the output
+            bends = (start, foot), (start, lands + 22 * (not side)), (x + 40 * side, lands)
+            made.edge(f"{family} direct {s} {at}", *bends[: 3 if side else 2], hue=5, tag="")
+    if family == "attention":
+        made.node("α", f"α_{{{at + 1},i}}", (x - 145, lands + 2, 100, 40), form="label")
+    made.node(f"{family} y", f"y_{at + 1}", (x - 40, lands - 22, 80, 44), hue=3, level=0.25)
 
 
 @demo
@@ -233,7 +234,7 @@ def parameters(
 ) -> SceneDrawing:  # fmt: skip
     """Draw parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
     load_kinds()
-    counts, matrices = dict[str, NDArray[np.float64]](), [Counter[str]() for _ in range(5)]
+    counts, matrices = dict[str, Floats](), [Matrices() for _ in range(5)]
     parts = "self_attention", "cross_attention", "feed_forward"
     for kind in models:
         config = Model.Config.parse({"kind": kind, **PUBLISHED.get(kind, {})})
@@ -248,7 +249,8 @@ def parameters(
             of = [words, *(part in name for part in parts), True].index(True)
             sizes[of] += parameter.numel() / 1e6
             shape = " × ".join(f"{side:,}" for side in sorted(parameter.shape))
-            matrices[of][shape] += parameter.dim() > 1
+            layer = name.partition(f".{parts[of - 1]}")[0] if 0 < of < 4 else ""
+            matrices[of][layer, shape] += parameter.dim() > 1
         counts[f"{READ.get(kind, kind)}, {sizes.sum():.{len(models) == 1:d}f} M"] = sizes
     labels = ["embeddings", *(part.replace("_", "-") for part in parts), "recurrent"]
     if len(counts) == 1:
@@ -257,23 +259,24 @@ def parameters(
 
 
 def _parts(
-    name: str, sizes: NDArray[np.float64], labels: Sequence[str], matrices: Sequence[Counter[str]]
+    name: str, sizes: Floats, labels: Sequence[str], matrices: Sequence[Matrices]
 ) -> SceneDrawing:
     """Draw the parts of one model as bars, and the matrices of those that have equal ones."""
     made, kinds = SceneMaker(), np.flatnonzero(sizes >= 0.1).tolist()
     for row, k in enumerate(kinds):
-        y, wide = HIGH / len(kinds) * (row + 0.5) - 45, 620 * sizes[k] / sizes.max()
-        made.node(labels[k], labels[k], (0, y, 262, 90), form="label")
-        fill = {"texts": [f"{sizes[k]:.1f}"], "hue": LOOKS[k], "level": 0.5}
-        made.node(f"{name}: {labels[k]}", "", (276, y, wide, 90), **fill)
-        text = "".join(f"{n} × " * (n > 1) + shape for shape, n in matrices[k].items())
-        box = 286 + wide, y, 950 - wide, 90
-        made.node(f"{labels[k]} of", text * (len(matrices[k]) == 1), box, form="label", level=1)
-    caption = "In millions of parameters; right: matrices × rows × columns."
+        y, wide = HIGH / len(kinds) * (row + 0.5) - 45, 500 * sizes[k] / sizes.max()
+        made.node(labels[k], labels[k], (-6, y, 262, 90), form="label", level=1)
+        fill = {"texts": [f"{sizes[k]:.1f} M"], "hue": LOOKS[k], "level": 0.5}
+        made.node(f"{name}: {labels[k]}", "", (272, y, wide, 90), **fill)
+        each = [f"{n} × " * (n > 1) + shape for (_, shape), n in matrices[k].items()]
+        text = f"{len(each)} layers × " * (len(each) > 1) + each[0]
+        box = 282 + wide, y, 954 - wide, 90
+        made.node(f"{labels[k]} of", text * (len({*each}) == 1), box, form="label", level=1)
+    caption = "Millions of parameters (M); right: layers × matrices × rows × columns."
     return made.drawing(f"Parameters: {name}", caption=caption)
 
 
-def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> SceneDrawing:
+def _shares(counts: dict[str, Floats], labels: Sequence[str]) -> SceneDrawing:
     """Draw each model as a bar as long as it is large, with its parts one after another."""
     made, pitch = SceneMaker(), (HIGH - 60) / len(counts)
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
@@ -286,14 +289,13 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
         y, text = 70 + pitch * row, f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
         made.node(name, text, (-6, y, 40 + 16.6 * len(text), 40), form="label", level=1)
         for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
-            texts = [f"{size:.0f}"]
+            texts = [f"{size:.0f} M"]
             box = 4 + unit * start, y + 42, unit * size, pitch - 92
             if size >= 0.1:
                 below = min(box[0] + box[2] / 2, WIDE - 34) - 30, y + pitch - 50, 60.0, 36.0
-                if box[2] <= 60:
+                if box[2] <= 80:
                     made.node(f"{name}, {labels[k]}", texts.pop(), below, form="word")
-                fill = {"texts": texts, "hue": LOOKS[k], "level": 0.5}
-                made.node(f"{name}: {labels[k]}", "", box, **fill)
+                made.node(f"{name}: {labels[k]}", "", box, texts=texts, hue=LOOKS[k], level=0.5)
     caption = "In millions of parameters; bars are drawn to scale."
     return made.drawing(f"Parameters: {'; '.join(counts)}", caption=caption)
 
@@ -305,14 +307,13 @@ def memory(
 ) -> LinesDrawing:
     """Draw how many numbers the state stores after each length of text."""
     shape = {"hidden_size": 128, "num_layers": 1, "dropout": 0.0}
-    attention = {"num_heads": 4, **shape}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": 128, **shape}
     models = {
-        "Transformer: 2 n D": TransformerDecoder.Config.parse(attention),
-        "Mamba: a constant state": MambaDecoder.Config.parse(shape),
-        "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
+        f"Transformer at n\xa0=\xa0{length}:": TransformerDecoder.Config.parse(shape),
+        "Mamba: always": MambaDecoder.Config.parse(shape),
+        "LSTM: always": RecurrentDecoder.Config.parse(cell),
     }
-    lengths = np.unique(np.geomspace(1, length, 49).round()).astype(int)
+    lengths = np.unique(np.linspace(1, length, 33).round()).astype(int)
     curves = dict[str, Floats]()
     for name, config in models.items():
         model, stored = decoder(config), list[float]()
@@ -320,9 +321,9 @@ def memory(
             state = DecoderState()
             model(ids(count), None, state)
             stored.append(state.numbers)
-        curves[name.replace("a constant state", f"always\xa0{stored[-1]:,}")] = np.array(stored)
+        curves[f"{name}\xa0{stored[-1]:,}"] = np.array(stored)
     return line_chart(
-        lengths, curves, "tokens read, n", "numbers stored in a layer, D = 128", "State", "xy",
+        lengths, curves, "tokens read, n", "numbers stored in a layer, D = 128", "State",
         caption="Keys and values grow with every token; h and c of an LSTM do not, nor does Mamba.",
     )  # fmt: skip
 

@@ -234,7 +234,7 @@ def linked(
     return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)
 
 
-TEXT = "the old woman closes the window and she sings in the garden ."
+TEXT = "the old woman closes the door and she sings in the park ."
 PAIR = "she closes the window", "elle ferme la fenêtre"
 TABLE: dict[str, list[str]] = TABLES["prices"]
 
@@ -269,22 +269,26 @@ def targets(
 
 def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
     """Draw a text as blocks, each word below what follows it, and what one of them is read for."""
-    starts, pitch, text = range(0, len(words) - 1, size), (WIDE - 170) / size, ""
+    starts, pitch, text = range(0, len(words) - 1, size), (WIDE - 154) / size, ""
+    tall, gap = (230.0, 100.0) if len(starts) < 3 else (HIGH / len(starts) - 6, 6.0)
+    named = [f"u_{{{i}}} {word}" for i, word in enumerate(words, 1)]
     for number, k in enumerate(starts):
-        high, own = HIGH / len(starts), words[k : k + size + 1]
-        top, names = high * number + 12, range(1, len(own) + 1)
-        low = top + min(150, high - 76)
-        middles, at = 160 + pitch * (np.arange(len(own) - 1) + 0.5), min(3, len(own) - 2)
-        texts = [f"u_{{{k + i}}} {word}" for i, word in zip(names, own, strict=True)]
-        around = 0, top - 10, WIDE, low + CELL + 20 - top
-        made.node(f"frame {number}", "", around, form="group")
-        for name, y, row, hue in (("block", low, texts[:-1], 0), ("predicted", top, texts[1:], 5)):
+        own, top = named[k : k + size + 1], (tall + gap) * number + 10
+        low, half = top + tall - 70, top + tall / 2 - 10  # of the block, of the ways
+        middles, at = 148 + pitch * (np.arange(len(own) - 1) + 0.5), min(3, len(own) - 2)
+        made.node(f"frame {number}", "", (0, top - 10, WIDE, tall), form="group")
+        for name, y, row, hue in (("block", low, own[:-1], 0), ("predicted", top, own[1:], 5)):
             label = f"block {number + 1}" if name == "block" else name
-            made.node(f"{name} {number}", label, (10, y, 140, CELL), form="label")
-            made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
-        for s, x in enumerate(middles[: at + 1]):  # each arrow has its own end
-            end = middles[at] + 24 * (s - at / 2), top + CELL
-            made.edge(f"reads {number} {s}", (x, low), end, hue=1, tag="")
+            made.node(f"{name} {number}", label, (6, y, 138, CELL), form="label")
+            made.cells(f"{name} {number}", middles, y, pitch - 8, row, 0.35 + 0 * middles, hue=hue)
+        for s, x in enumerate(middles[: at + 1]):
+            bends = (x, low), (x, half), (middles[at], half), (middles[at], top + CELL)
+            made.edge(f"reads {number} {s}", *bends, hue=1, tag="")
+        if number and gap > CELL:
+            x, y, says = middles[at], top - 10 - gap / 2, f"block {number} is not read"
+            made.edge(f"not {number}", (x, y - gap / 2), (x, y + gap / 2), hue=4)
+            made.node(f"not {number} ×", "×", (x - 18, y - 20, 36, 36), form="plus", hue=4)
+            made.node(says, says, (x + 24, y - 24, 420, 44), form="label", level=1)
         text = f"u_{{{k + at + 2}}} is predicted from u_{{{k + 1}}} … u_{{{k + at + 1}}}"
         text += f", not from block {number}" * (number > 0)
     return f"{text}."

@@ -9,7 +9,6 @@ from typing import Annotated, Literal, TypedDict, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foveate.config import PACKAGED, ConfigError
@@ -38,14 +37,14 @@ def stored(name: str, kind: type[T]) -> T:
     return json.loads(STORED.read_text(encoding="utf-8"))[name]
 
 
-AROUND: dict[str, list[float]] = TABLES["around the surfaces"]  # their α, β, height
+AROUND: list[tuple[str, float, float, float]] = TABLES["around the surfaces"]["texts"]
 
 
 @demo
 def landscape() -> SceneDrawing:
     """Draw the loss as heights over a plane through trained weights (Li et al., 2018)."""
     result, made, at = stored("landscape", Planes), SceneMaker(), np.arange(0.0, 640, 5)
-    for left, name, title in (0.0, "plain", "f(x) alone"), (640.0, "residual", "x + f(x)"):
+    for left, name, title in (0.0, "plain", "f(x) alone"), (610.0, "residual", "x + f(x)"):
         values, above = np.log10(np.array(result[name], float)).clip(-1, 3), np.inf + 0 * at
         made.node(f"{name} title", title, (left + 60, 0, 250, 44), form="label", level=1)
         places, (x, y) = np.linspace(-1, 1, len(values)), map(float, projected(0, 0, -1))
@@ -56,10 +55,10 @@ def landscape() -> SceneDrawing:
                 if end > start + 1:
                     points = zip(left + at[start:end], line[start:end].round(1), strict=True)
                     made.edge(f"{name} {row} {start}", *points, weight=0.03, hue=int(left == 0))
-        for text, place in AROUND.items():
+        for text, *place in AROUND:
             across, down = map(float, projected(*place))
-            box = (left + across - 90, down - 20, 80, 40)
-            made.node(f"{name} {text}", text, box, form="label")
+            box = (left + across - 50, down - 20, 100, 40)
+            made.node(f"{name} {text} {place}", text, box, form="label")
         back, front = ((1, k, values[(k - 1) // 2, -1]) for k in (-1, 1))  # right corners
         low = (-1, 1, 3), (-1, 1, 3), (-1, 1, 3), (-1, 1, -1), (1, 1, -1), front, (1, 1, -1)
         walls = [projected(*place) for place in (*low, (1, -1, -1), back)]
@@ -74,7 +73,7 @@ def landscape() -> SceneDrawing:
 
 def projected(alpha: Floats | float, beta: float, height: Floats | float) -> tuple[Floats, Floats]:
     """Return where a point of the surface is drawn: β = 1 is at the front, −1 at the back."""
-    return 345 + 200 * np.asarray(alpha) - 55 * beta, 318 + 160 * beta - 34 * np.asarray(height)
+    return 345 + 185 * np.asarray(alpha) - 55 * beta, 318 + 160 * beta - 34 * np.asarray(height)
 
 
 @demo
@@ -127,9 +126,9 @@ def coreference() -> SceneDrawing:
             (x, u), weight = middles[[IT, s]], last[head][s] or 0.0
             bends = (x, low - 10), (x, high), (u, high), (u, low - 10)
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
-            box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
-            made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
-    made.stop("it", "Head 0 stays, head 1 moves. Framed: the prediction.", [])
+            box = (0.4 * x + 0.6 * u - 150, low - 128 - 37 * head, 300, 40)
+            made.node(name, f"head {head}: α = {weight:.3f}", box, form="label")
+    made.stop("it", "A toy model: head 0 stays; head 1 and the prediction (framed) move.", [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
 
@@ -221,7 +220,7 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
     return made
 
 
-def learned(family: str, text: str) -> NDArray[np.float64]:
+def learned(family: str, text: str) -> Floats:
     """Return how strongly each output of a trained network depends on each word, (T, S)."""
     runs = {"elman": "lm-rnn", "attention": "rnn"}
     if family not in runs:
@@ -272,12 +271,12 @@ def learn() -> FilmDrawing:
 def growth(
     of: Annotated[Literal["models", "hardware"], Field(description="what to show")] = "models",
 ) -> LinesDrawing:
-    """Draw published sizes of language models, or the published speed of one processor."""
+    """Draw published sizes of language models or speeds of a processor, and the largest leap."""
     chart = TABLES[of]
     years, values = chart["years"], chart["values"]
-    times, span = values[-1] / values[0], years[-1] - years[0]
+    name, leap = chart["title"], int(np.diff(np.log(values)).argmax())
+    ends = [np.where(np.arange(len(years)) == leap + 1, v, np.nan) for v in values[leap : leap + 2]]
     drawn = line_chart(
-        years, {f"×{times:,.0f} in {span} years": values}, "year", chart["up"],
-        chart["title"], "y", labels=chart["names"], marks=chart.get("marks"),
-        caption=chart["caption"])  # fmt: skip
+        years, {name: values}, "year", chart["up"], chart["title"], "y", {name: (ends[0], ends[1])},
+        chart["names"], chart.get("marks"), chart["caption"])  # fmt: skip
     return drawn.model_copy(update={"named": True, "joined": False, "ends": tuple(chart["ends"])})

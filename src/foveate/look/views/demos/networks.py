@@ -194,10 +194,10 @@ def vanishing(
     = (0.0, 3.0),
 ) -> LinesDrawing:  # fmt: skip
     """Draw the gradient's norm against distance, for each cell."""
-    models = {"RNN (tanh)": recurrent("rnn")}
+    models, text = {"RNN (tanh)": recurrent("rnn")}, ids(length)
     for bias in forget:
-        models[f"LSTM, forget bias {bias:g}"] = recurrent("lstm", bias)
-    models["Transformer"], text = transformer(), ids(length)
+        gate = torch.tensor(bias).sigmoid()  # of an input of 0
+        models[f"LSTM, forget gate\xa0≈\xa0{gate:.2f}"] = recurrent("lstm", bias)
     norms = {name: attends(model, partial(model, text, None), 1) for name, model in models.items()}
     drawn = gradients(norms, max(3, length * 3 // 4))  # means over few positions are left out
     caption = "Each step multiplies the RNN's gradient; a forget gate near 1 keeps it."
@@ -360,10 +360,11 @@ def rnn(
         for weight, value in zip(cell.parameters(), (of_input, of_state, b, 0.0), strict=True):
             weight.fill_(value)
         values, _ = cell.run(values, cell.start(values[:, 0]))
-        own = f"^{{({layer})}}" * (len(w) > 1)
-        name, written = f"h_t{own}", f"W{own} = {of_input:g}" + f", U{own} = {of_state:g}" * any(u)
-        rows[name], begins = values.flatten().tolist(), f"tanh, b = {b:g}" + ", h_0 = 0" * any(u)
-        texts[name] = [name + f", layer {layer}" * (len(w) > 1), written, begins]
+        own, apart = (f"^{{({layer})}}", "\n") if len(w) > 1 else ("", ", ")
+        name, begins = f"h_t{own}", f"tanh, b = {b:g}" + ", h_0 = 0" * any(u)
+        written = f"W{own} = {of_input:g}" + f"{apart}U{own} = {of_state:g}" * any(u)
+        rows[name] = values.flatten().tolist()
+        texts[name] = [name + f", layer {layer}" * bool(own), *written.split("\n"), begins]
     outputs = OUTPUTS[output](v * values + c)
     rows |= {"o_t": outputs.flatten().tolist()} if v else {}
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
@@ -372,16 +373,16 @@ def rnn(
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
     states = [name for name in rows if name.startswith("h")]
     h, o, y, n = rows[states[-1]], outputs[0, 0, 0], rows.get("y_t", [0.0])[0], len(inputs)
-    reads = f"{w[-1]:g} · {[inputs, *map(rows.__getitem__, states)][-2][0]:.2f} + {b:g}"
-    begins = f"{w[0]:g} · {inputs[1 % n]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
+    below = [inputs, *map(rows.__getitem__, states)][-2][1 % n]
+    sums = f"{w[-1]:g} · {round(below, 2):g} + {u[-1]:g} · {h[0]:.2f} + {b:g}"
     captions = {  # of the rows that are new
         f"Without a sigmoid y may exceed 1: y_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
             ["y_t"] * (head is not None),
-        f"Layer {len(w)} reads layer {len(w) - 1}: h_1{own} = tanh({reads}) = {h[0]:.2f}":
-            ["x_t", *states] * (len(w) > 1),
+        f"Layer {len(w)} reads layer {len(w) - 1}: h_2{own} = tanh({sums}) = {h[1 % n]:.2f}":
+            ["x_t", *states] * (len(w) > 1 < n),
         f"Each output from its own state: o_1 = {output}({v:g} · {h[0]:.2f} + {c:g}) = {o:.2f}":
             ["o_t"] * (output != "linear"),
-        f"The same W and U at each step: h_2 = tanh({begins}) = {h[1 % n]:.2f}":
+        f"The same W and U at each step: h_2 = tanh({sums}) = {h[1 % n]:.2f}":
             [*texts] * (any(u) and n > 1),
         "Each state has its own input alone. Equal inputs, equal states (same colour).": [*texts],
     }  # fmt: skip
@@ -417,8 +418,9 @@ def _unrolled(
             number = f"{value:g}" if name == "x_t" else f"{value:.2f}"
             texts_of = [name.replace("t", str(step)), number.replace("-", "−")]
             made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")
-            if not level and apart - high > 100:
-                made.node(f"{own} t", f"t = {step}", (x, y + high + 8, wide, 40), form="label")
+            if level == len(rows) - 1 and apart - high > 100:
+                text = f"step {step if recurs else 1}"
+                made.node(f"{own} step", text, (x, y - 48, wide, 40), form="label")
             if level:
                 middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
@@ -428,7 +430,7 @@ def _unrolled(
                 beside = x - across + wide if step > 1 else ASIDE - 20, x
                 if recurs:
                     made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=1)
-                between = (beside[0], y + high / 2 - 44 * recurs - 20, x - beside[0], 40)
+                between = (beside[0], y + high / 2 - 26 * recurs - 20, x - beside[0], 40)
                 loop = letters[name].replace("W", "U" if recurs else "no U")
                 made.node(f"{own} U", loop, between, form="label", tag="stream")
     return made

@@ -192,7 +192,7 @@ def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
     assert len({*ends[:3]}) == len({*ends[3:]}) == 1
     assert np.nanmax(np.abs(drawn[0].values.array)) <= 1 + 1e-6  # of the cosine
     listed = DEMOS["scores"].draw({"of": "table"})
-    titles = [f"{name}: {formula}" for name, formula, *_ in listed.rows]
+    titles = [f"{name}: {formula.strip('[]')}" for name, formula, *_ in listed.rows]
     assert [each.title for each in drawn] == titles
     assert [row[0] for row in listed.rows] == [*SCORES]
     scores, outputs = DEMOS["quadratic"].draw().panels

@@ -28,7 +28,7 @@ from foveate.train.optim import Noam
 
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
-HIGHER = 0.8  # height of a map of positions by its width
+HIGHER = 1.1  # height of a map of positions by its width
 Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
 SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
     "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "–", "Graves 2014"),
@@ -36,13 +36,13 @@ SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its
     "location": (kinds.Location, "entry i of W q", "W", "Luong 2015"),
     "general": (kinds.General, "q · W k", "W", "Luong 2015"),
     "dot": (kinds.Dot, "q · k", "–", "Luong 2015"),
-    "scaled dot": (kinds.ScaledDot, "q · k / √d", "–", "[Vaswani 2017: Transformer]"),
+    "scaled dot": (kinds.ScaledDot, "q · k / √d", "–", "Vaswani 2017: Transformer"),
 }
 
 
 @torch.no_grad()
 def small_score(kind: type[kinds.Score], plain: bool = False) -> kinds.Score:
-    """Return a score for vectors of two numbers, with random weights or W = U = 1, v = (1, 1)."""
+    """Return a score for vectors of two numbers, with random weights or W = U = I, v = (1, 1)."""
     torch.manual_seed(5)
     fields = {"sharpness": 1.0} if kind is kinds.CosineScore else {}
     score = kind.Config.parse(fields).build(1, 2)
@@ -78,10 +78,11 @@ def scores(
             [name, formula, learned, f"{small_score(kind, True)(q, k).item():.2f}", paper]
             for name, (kind, formula, learned, paper) in SCORES.items()
         ]
+        rows[-1][1:] = [f"[{cell}]" for cell in rows[-1][1:]]
         return TableDrawing(
             title="Scores of a query q and a key k of d numbers",
             columns=["score", "formula", "learns", "value", "paper"], rows=rows,
-            caption=f"For q = ({x:g}, {y:g}), k = (1, 2), W = U = 1, v = (1, 1), i = 1.",
+            caption=f"For q = ({x:g}, {y:g}), k = (1, 2), W = U = I, v = (1, 1), i = 1.",
         )  # fmt: skip
     query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
     across = [f"{ends[k]:g}".replace("-", "−") if k in ends else "" for k in range(points)]
@@ -274,8 +275,8 @@ def sinusoids(
     how = (), (), "position t", "i", ColorScale(-1.0, 1.0), aspect
     drawn = [sheet(name, array[:, k::2], *how) for k, name in enumerate(("sin", "cos"))]
     away = length // 4
-    dots = [(t + away, t) for t in range(0, length - away, away)]
-    update = {"title": f"similarity; dots: t − s = {away}", "aspect": HIGHER, "dots": dots}
+    dots = [(s + away, s) for s in range(away // 4, length - away, away // 2 or 1)]
+    update = {"title": f"similarity; ○ t − s = {away}", "aspect": HIGHER, "dots": dots}
     return SheetGrid(
         sheets=[*drawn, products.model_copy(update=update)], across=3, title="Sinusoids",
         caption="Waves become longer along i; products depend only on the distance.",

@@ -271,7 +271,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
     power, total = hidden.exp(), ("sum", hidden.exp().sum(dim=-1, keepdim=True), None)
     weights = "α_ij", hidden.softmax(dim=-1), 5
     made.line(text, ("exp(e_ij + m_ij)", power, 5), "÷", total, "=", weights)
-    made.on("exp: −∞ → 0", "line 0 4 2 1", "line 1 0")
+    made.on("", "line 0 4 2 1", "line 1 0")
 
 
 def _reordered(made: Chalkboard, has_positions: bool) -> None:

@@ -81,7 +81,7 @@ def projected(alpha: Floats | float, beta: float, height: Floats | float) -> tup
 def steadiness() -> LinesDrawing:
     """Draw losses of short runs of a deep residual network, with and without layer norms."""
     result, curves = stored("steadiness", Curves), {}
-    del result["no norm, rate 0.0003"]  # it is stable, but slow
+    del result["no norm, rate\xa00.0003"]  # stable, but slow
     for name, losses in result.items():
         values = np.array(losses[:30], float)
         lost = np.flatnonzero(~(values < 1e6))

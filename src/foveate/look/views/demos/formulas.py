@@ -28,7 +28,7 @@ from foveate.train.optim import Noam
 
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
-HIGHER = 1.1  # height of a map of positions by its width
+HIGHER = 0.94  # height of a map of positions by its width
 Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
 SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
     "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "–", "Graves 2014"),
@@ -40,18 +40,15 @@ SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its
 }
 
 
-@torch.no_grad()
 def small_score(kind: type[kinds.Score], plain: bool = False) -> kinds.Score:
     """Return a score for vectors of two numbers, with random weights or W = U = I, v = (1, 1)."""
     torch.manual_seed(5)
-    fields = {"sharpness": 1.0} if kind is kinds.CosineScore else {}
-    score = kind.Config.parse(fields).build(1, 2)
+    score = kind.Config.parse({"sharpness": 1.0} if kind is kinds.CosineScore else {}).build(1, 2)
     for weight in score.parameters() if plain else ():
         weight.copy_(torch.eye(*weight.shape[1:]) if weight.dim() == 3 else torch.ones(1))
     return score
 
 
-@torch.no_grad()
 def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int) -> Tensor:
     """Return the score of a query (2,) with all keys in a square of the plane, (points, points)."""
     score = small_score(kind)
@@ -64,6 +61,7 @@ def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int)
 
 
 @demo
+@torch.no_grad()
 def scores(
     x: Annotated[float, Field(description="x of the query")] = 1.5,
     y: Annotated[float, Field(description="y of the query")] = 0.5,
@@ -256,25 +254,19 @@ def sinusoids(
         raise UserError(f"sine {wrong[0]} does not exist: choose i from 0 to {len(rates) - 1}")
     if waves:
         t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
-        names = {i: f"i\xa0=\xa0{i}: wavelength\xa0{turn[i]:,.{turn[i] < 100:d}f}" for i in waves}
-        drawn = line_chart(
-            t, {name: np.sin(t * rates[i]) for i, name in names.items()},
-            "position t", f"sin(2π t / wavelength); ● at t = 0, 1 and {length}",
-            "Waves of sinusoidal positions",
+        curves, blank = dict[str, Floats](), np.isin(np.arange(len(t)), (1, 15, 17, len(t) - 2))
+        for i in waves:  # blank around the points
+            told = ",\xa0".join(f"{np.sin(n * rates[i]):.2f}" for n in (0, 1, length))
+            name = f"i\xa0=\xa0{i}: wavelength\xa0{turn[i]:,.{turn[i] < 100:d}f}; ●\xa0{told}"
+            curves[name.replace("-", "−")] = np.where(blank, np.nan, np.sin(t * rates[i]))
+        return line_chart(
+            t, curves, "position t", f"sin(2π t / wavelength); ● t = 0, 1, {length}", "Sinusoids",
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
-        points, at = [], (0, 1, length)
-        for k, (i, wave) in enumerate(zip(waves, drawn.curves, strict=True)):
-            name = "●\xa0" + ",\xa0".join(f"{np.sin(n * rates[i]):.2f}" for n in at)
-            y = np.where(np.isin(t, at), wave.y, np.nan)
-            update = {"name": name.replace("-", "−"), "y": y, "hue": k}
-            points.append(wave.model_copy(update=update))
-        return drawn.model_copy(update={"curves": drawn.curves + points})
     vectors, products = sheets(position, length, hidden_size, 1)
-    array, aspect = vectors.values.array, HIGHER * hidden_size / 2 / length
+    array, aspect, away = vectors.values.array, HIGHER * hidden_size / 2 / length, length // 4
     how = (), (), "position t", "i", ColorScale(-1.0, 1.0), aspect
     drawn = [sheet(name, array[:, k::2], *how) for k, name in enumerate(("sin", "cos"))]
-    away = length // 4
     dots = [(s + away, s) for s in range(away // 4, length - away, away // 2 or 1)]
     update = {"title": f"similarity; ○ t − s = {away}", "aspect": HIGHER, "dots": dots}
     return SheetGrid(
@@ -414,14 +406,12 @@ def paths(
         return _path(words, length) if of == "path" else _steps(words)
     n = np.unique(np.linspace(1, length, 65).round())
     inner, rest, at = 2 * n**2 * hidden_size, 4 * n * hidden_size**2, 2 * hidden_size
-    recurrent, inside = "recurrent: 2nD²", "attention, scores and sums: 2n²D"
-    mark, whole, drawn = "n = 2D", "attention, projections: 4nD²", rest
+    curves = {"recurrent: 2nD², n\xa0steps": 2 * n * hidden_size**2, "scores and sums: 2n²D": inner}
+    mark, name, drawn = "n = 2D", "attention, projections: 4nD²", rest
     if of == "sum":
-        recurrent, mark, at, drawn = f"{recurrent}, n\xa0steps", "n = D", at // 2, inner + rest
-        whole = "attention, all: 2n²D\xa0+\xa04nD², 1\xa0step"
-    curves = {recurrent: 2 * n * hidden_size**2, inside: inner, whole: drawn}
+        mark, at, name, drawn = "n = D", at // 2, "attention: 2n²D + 4nD², 1\xa0step", inner + rest
     return line_chart(
-        n, curves, f"length n, D = {hidden_size}", "multiplications",
+        n, curves | {name: drawn}, f"length n, D = {hidden_size}", "multiplications",
         "Cost against length n", marks={f"{mark} = {at}": at} if at < length else {},
         caption="Scores and sums are quadratic in n; the projections of q, k, v, o are not.",
     )  # fmt: skip
@@ -459,12 +449,10 @@ def _steps(words: list[str]) -> SceneDrawing:
             top, name = end - 150 - 110 * layer, f"{kind} {layer}"
             ready = layer + 1 + np.arange(count) * (1 - number)
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
-            ends, one = (top + (110 if layer else 108), top + CELL), np.arange(count) == count // 2
-            if number:  # to one box
-                made.fan(f"mesh {name}", middles, ends, np.outer(one, 0.05 + 0 * one), bend=0.4)
-                continue
-            for s, x in enumerate(middles):
-                made.edge(f"mesh {name} {s}", *[(x, y) for y in ends], tag="")
-            made.chain(f"{name} on", middles, 30, top + 25, hue=1)
+            ends, own = (top + (110 if layer else 108), top + CELL), np.eye(count)
+            lines = np.outer(own[count // 2], np.ones(count)) if number else own  # to one box
+            made.fan(f"mesh {name}", middles, ends, 0.05 * lines, bend=0.4)
+            if not number:
+                made.chain(f"{name} on", middles, 30, top + 25, hue=1)
     text = f"In a box: the step that computes it. Two layers: RNN {count + 1}, attention 2."
     return made.drawing("Serial steps", caption=text)

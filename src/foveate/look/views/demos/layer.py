@@ -134,16 +134,14 @@ def _repairs(made: Chalkboard) -> None:
     """Draw a layer from below as a stream with a box for each repair, and what it repairs."""
     made.edge("stream", (60, 556), (60, 4))
     names, hues, losses = TABLES["repairs"].values()
+    made.node("heads", "", (150, 154, 330, 240), hue=hues[2], level=0.1)
     for number, (name, hue, text) in enumerate(zip(names, hues, losses, strict=True)):
         y = 434.0 - 140 * number
-        more: dict[str, object] = {"hue": hue, "level": 0.25}
-        if name == "mask":  # inside the heads
-            made.node("heads", "", (150, 154, 330, 240), hue=hues[2], level=0.1)
-            made.node(name, name, (170, y, 290, 84), **more)
-        elif name == "several heads":
+        if name == "several heads":
             made.node(name, name, (150, y + 28, 330, 44), form="label")
         else:
-            made.node(name, name, (150, y, 330, 100), **more)
+            box = (170, y, 290, 84) if name == "mask" else (150, y, 330, 100)
+            made.node(name, name, box, hue=hue, level=0.25)
         made.node(f"{name} why", text, (520, y + 28, 720, 44), form="label", level=1)
         if name != "mask":
             made.edge(f"{name} out", (150, y + 24), (82, y + 24))

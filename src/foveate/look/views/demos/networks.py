@@ -196,13 +196,13 @@ def vanishing(
     """Draw the gradient's norm against distance, for each cell."""
     models, text = {"RNN (tanh)": recurrent("rnn")}, ids(length)
     for bias in forget:
-        gate = torch.tensor(bias).sigmoid()  # of an input of 0
-        models[f"LSTM, forget gate\xa0≈\xa0{gate:.2f}"] = recurrent("lstm", bias)
+        models[f"LSTM, forget gate\xa0≈\xa0{1 / (1 + np.exp(-bias)):.2f}"] = recurrent("lstm", bias)
     norms = {name: attends(model, partial(model, text, None), 1) for name, model in models.items()}
     drawn = gradients(norms, max(3, length * 3 // 4))  # means over few positions are left out
-    caption = "Each step multiplies the RNN's gradient; a forget gate near 1 keeps it."
-    title = "The gradient against distance, before training"
-    return drawn.model_copy(update={"title": title, "caption": caption})
+    caption = (
+        "Before training: each step multiplies the RNN's gradient; an open forget gate keeps it."
+    )
+    return drawn.model_copy(update={"caption": caption})
 
 
 @demo
@@ -360,11 +360,10 @@ def rnn(
         for weight, value in zip(cell.parameters(), (of_input, of_state, b, 0.0), strict=True):
             weight.fill_(value)
         values, _ = cell.run(values, cell.start(values[:, 0]))
-        own, apart = (f"^{{({layer})}}", "\n") if len(w) > 1 else ("", ", ")
-        name, begins = f"h_t{own}", f"tanh, b = {b:g}" + ", h_0 = 0" * any(u)
-        written = f"W{own} = {of_input:g}" + f"{apart}U{own} = {of_state:g}" * any(u)
-        rows[name] = values.flatten().tolist()
-        texts[name] = [name + f", layer {layer}" * bool(own), *written.split("\n"), begins]
+        own = f"^{{({layer})}}" * (len(w) > 1)
+        name, written = f"h_t{own}", [f"W{own} = {of_input:g}", f"U{own} = {of_state:g}"]
+        rows[name], begins = values.flatten().tolist(), f"tanh, b = {b:g}" + ", h_0 = 0" * any(u)
+        texts[name] = [name + f", layer {layer}" * bool(own), *written[: 1 + any(u)], begins]
     outputs = OUTPUTS[output](v * values + c)
     rows |= {"o_t": outputs.flatten().tolist()} if v else {}
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
@@ -403,7 +402,6 @@ def _unrolled(
     made, across = SceneMaker(), (WIDE - ASIDE) / len(rows["x_t"])
     wide, apart = min(116.0, across - 44), (HIGH - 16) / len(rows)
     high = min(80.0, apart - 40)
-    alike: dict[float, int] = {}  # by input
     letters = {name: lines[1].split(" = ")[0] for name, lines in texts.items() if lines[1:]}
     for level, (name, values) in enumerate(rows.items()):
         y, is_state = HIGH - 8 - apart * level - (apart + high) / 2, name.startswith("h")
@@ -413,14 +411,14 @@ def _unrolled(
         for step, value in enumerate(values, start=1):
             x, hue = ASIDE + across * (step - 0.5) - wide / 2, {"h": 2, "o": 3, "y": 1}.get(name[0])
             if not recurs:
-                hue = alike.setdefault(rows["x_t"][step - 1], len(alike))
+                hue = rows["x_t"].index(rows["x_t"][step - 1])  # of equal inputs
             box, own = (x, y, wide, high), f"{name} {step}"
             number = f"{value:g}" if name == "x_t" else f"{value:.2f}"
             texts_of = [name.replace("t", str(step)), number.replace("-", "−")]
             made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")
             if level == len(rows) - 1 and apart - high > 100:
-                text = f"step {step if recurs else 1}"
-                made.node(f"{own} step", text, (x, y - 48, wide, 40), form="label")
+                place = x, y - 48, wide, 40.0
+                made.node(f"{own} step", f"step {step if recurs else 1}", place, form="label")
             if level:
                 middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))

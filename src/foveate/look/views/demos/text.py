@@ -210,12 +210,11 @@ def linked(
     """Draw t(f|e) without NULL, and the pairs: each f is linked to its best word e."""
     made, t, names = SceneMaker(), np.nan_to_num(table.values.array.T[:, 1:]), table.rows[1:]
     made.node("t", "t(f|e)", (0, 66, 140, 44), form="label")
-    looks: dict[str, dict[str, object]] = {s: {"hue": s == "f", "level": 0.25} for s in "fe"}
     for k, e in enumerate(names):
-        made.node(f"of e {k}", "", (156 + 172.0 * k, 62, 156, 52), texts=[e], **looks["e"])
+        made.node(f"of e {k}", "", (156 + 172.0 * k, 62, 156, 52), texts=[e], hue=0, level=0.25)
     for j, row in enumerate(t):
         y, f = 136 + 136.0 * j, table.columns[j]
-        made.node(f"of f {j}", "", (4, y + 26, 130, 64), texts=[f], **looks["f"])
+        made.node(f"of f {j}", "", (4, y + 26, 130, 64), texts=[f], hue=1, level=0.25)
         for k, value in enumerate(row.tolist()):
             fill = {"hue": 2, "level": 0.5} if value == row.max() else {}
             p = f"{value:.2f}" if value else "0"
@@ -224,8 +223,8 @@ def linked(
     for number, (source, target) in enumerate(pairs):
         for side, words, y in (("f", target, 62.0), ("e", source, 202.0)):
             for k, word in enumerate(words):
-                box, text = (828 + 200.0 * k, y + 260 * number, 150.0, 56.0), [word]
-                made.node(f"{side} {number} {k}", "", box, texts=text, **looks[side])
+                box, fill = (828 + 200.0 * k, y + 260 * number, 150.0, 56.0), {"hue": side == "f"}
+                made.node(f"{side} {number} {k}", "", box, texts=[word], level=0.25, **fill)
         for j, f in enumerate(target):
             best = names[int(t[table.columns.index(f)].argmax())]
             k, y = source.index(best), 118 + 260.0 * number

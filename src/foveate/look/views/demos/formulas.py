@@ -36,7 +36,7 @@ SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its
     "location": (kinds.Location, "entry i of W q", "W", "Luong 2015"),
     "general": (kinds.General, "q · W k", "W", "Luong 2015"),
     "dot": (kinds.Dot, "q · k", "–", "Luong 2015"),
-    "scaled dot": (kinds.ScaledDot, "q · k / √d", "–", "Vaswani 2017: Transformer"),
+    "scaled dot": (kinds.ScaledDot, "q · k / √d", "–", "Transformer 2017"),
 }
 
 
@@ -253,8 +253,8 @@ def sinusoids(
     if wrong := [i for i in waves if not 0 <= i < len(rates)]:
         raise UserError(f"sine {wrong[0]} does not exist: choose i from 0 to {len(rates) - 1}")
     if waves:
-        t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
-        curves, blank = dict[str, Floats](), np.isin(np.arange(len(t)), (1, 15, 17, len(t) - 2))
+        t, turn = np.linspace(0, length, 32 * length + 1), 2 * np.pi / rates
+        curves, blank = dict[str, Floats](), np.isin(np.arange(len(t)), (1, 31, 33, len(t) - 2))
         for i in waves:  # blank around the points
             told = ",\xa0".join(f"{np.sin(n * rates[i]):.2f}" for n in (0, 1, length))
             name = f"i\xa0=\xa0{i}: wavelength\xa0{turn[i]:,.{turn[i] < 100:d}f}; ●\xa0{told}"
@@ -268,7 +268,7 @@ def sinusoids(
     how = (), (), "position t", "i", ColorScale(-1.0, 1.0), aspect
     drawn = [sheet(name, array[:, k::2], *how) for k, name in enumerate(("sin", "cos"))]
     dots = [(s + away, s) for s in range(away // 4, length - away, away // 2 or 1)]
-    update = {"title": f"similarity; ○ t − s = {away}", "aspect": HIGHER, "dots": dots}
+    update = {"title": "similarity", "aspect": HIGHER, "dots": dots}
     return SheetGrid(
         sheets=[*drawn, products.model_copy(update=update)], across=3, title="Sinusoids",
         caption="Waves become longer along i; products depend only on the distance.",
@@ -407,7 +407,7 @@ def paths(
     n = np.unique(np.linspace(1, length, 65).round())
     inner, rest, at = 2 * n**2 * hidden_size, 4 * n * hidden_size**2, 2 * hidden_size
     curves = {"recurrent: 2nD², n\xa0steps": 2 * n * hidden_size**2, "scores and sums: 2n²D": inner}
-    mark, name, drawn = "n = 2D", "attention, projections: 4nD²", rest
+    mark, name, drawn = "n = 2D", "projections: 4nD²", rest
     if of == "sum":
         mark, at, name, drawn = "n = D", at // 2, "attention: 2n²D + 4nD², 1\xa0step", inner + rest
     return line_chart(
@@ -454,5 +454,5 @@ def _steps(words: list[str]) -> SceneDrawing:
             made.fan(f"mesh {name}", middles, ends, 0.05 * lines, bend=0.4)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=1)
-    text = f"In a box: the step that computes it. Two layers: RNN {count + 1}, attention 2."
+    text = f"In a box: its step. Two layers: RNN {count + 1}, attention 2."
     return made.drawing("Serial steps", caption=text)

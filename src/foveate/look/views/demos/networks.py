@@ -386,7 +386,7 @@ def rnn(
         "Each state has its own input alone. Equal inputs, equal states (same colour).": [*texts],
     }  # fmt: skip
     caption, lit = next(pair for pair in captions.items() if pair[1])
-    made.stop("whole", caption.replace("-", "−"), ["stream"], lit=lit)
+    made.stop("whole", caption.replace("-", "−").replace(" · ", "\xa0·\xa0"), ["stream"], lit=lit)
     for step in range(1, len(inputs) + 1):
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."

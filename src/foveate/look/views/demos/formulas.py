@@ -30,13 +30,13 @@ Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
 HIGHER = 0.94  # height of a map of positions by its width
 Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
-SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
-    "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "–", "Graves 2014"),
-    "additive": (kinds.Additive, "v · tanh(W q + U k)", "v, W, U", "Bahdanau 2015"),
-    "location": (kinds.Location, "entry i of W q", "W", "Luong 2015"),
-    "general": (kinds.General, "q · W k", "W", "Luong 2015"),
-    "dot": (kinds.Dot, "q · k", "–", "Luong 2015"),
-    "scaled dot": (kinds.ScaledDot, "q · k / √d", "–", "Transformer 2017"),
+SCORES: dict[str, tuple[type[kinds.Score], str, str]] = {  # a formula, a paper
+    "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "Graves 2014"),
+    "additive": (kinds.Additive, "v · tanh(W q + U k)", "Bahdanau 2015"),
+    "location": (kinds.Location, "entry i of W q", "Luong 2015"),
+    "general": (kinds.General, "q · W k", "Luong 2015"),
+    "dot": (kinds.Dot, "q · k", "Luong 2015"),
+    "scaled dot": (kinds.ScaledDot, "q · k / √d", "Transformer 2017"),
 }
 
 
@@ -73,13 +73,13 @@ def scores(
     if of == "table":
         q, k = torch.tensor([x, y]).view(1, 1, 1, 2), torch.tensor([1.0, 2.0]).view(1, 1, 1, 2)
         rows: list[list[str | float | None]] = [
-            [name, formula, learned, f"{small_score(kind, True)(q, k).item():.2f}", paper]
-            for name, (kind, formula, learned, paper) in SCORES.items()
+            [name, formula, f"{small_score(kind, True)(q, k).item():.2f}", paper]
+            for name, (kind, formula, paper) in SCORES.items()
         ]
         rows[-1][1:] = [f"[{cell}]" for cell in rows[-1][1:]]
         return TableDrawing(
             title="Scores of a query q and a key k of d numbers",
-            columns=["score", "formula", "learns", "value", "paper"], rows=rows,
+            columns=["score", "formula", "value", "paper"], rows=rows,
             caption=f"For q = ({x:g}, {y:g}), k = (1, 2), W = U = I, v = (1, 1), i = 1.",
         )  # fmt: skip
     query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
@@ -268,10 +268,10 @@ def sinusoids(
     how = (), (), "position t", "i", ColorScale(-1.0, 1.0), aspect
     drawn = [sheet(name, array[:, k::2], *how) for k, name in enumerate(("sin", "cos"))]
     dots = [(s + away, s) for s in range(away // 4, length - away, away // 2 or 1)]
-    update = {"title": "similarity", "aspect": HIGHER, "dots": dots}
+    update = {"title": "cosine of t and s", "aspect": HIGHER, "dots": dots}
     return SheetGrid(
-        sheets=[*drawn, products.model_copy(update=update)], across=3, title="Sinusoids",
-        caption="Waves become longer along i; products depend only on the distance.",
+        sheets=[*drawn, products.model_copy(update=update)], title="Equal distance, equal cosine",
+        caption="Waves become longer along i; products depend only on the distance.", across=3,
     )  # fmt: skip
 
 

@@ -417,8 +417,8 @@ def _unrolled(
             texts_of = [name.replace("t", str(step)), number.replace("-", "−")]
             made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")
             if level == len(rows) - 1 and apart - high > 100:
-                place = x, y - 48, wide, 40.0
-                made.node(f"{own} step", f"step {step if recurs else 1}", place, form="label")
+                above = x, y - 48, wide, 40.0
+                made.node(f"{own} step", f"step {step if recurs else 1}", above, form="label")
             if level:
                 middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))

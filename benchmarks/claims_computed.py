@@ -450,7 +450,7 @@ def cell_100() -> Answer:
 
 
 @claim("one-step", "The gradient of a Transformer falls far less with distance than Elman's.",
-       "Vaswani et al., 2017", demo="vanishing")  # fmt: skip
+       "Vaswani et al., 2017", demo="reach")  # fmt: skip
 def one_step() -> Answer:
     """Between distance 5 and 30 it falls by less than 10 times; Elman's by more."""
     ratios = {}

@@ -192,11 +192,11 @@ def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
     assert len({*ends[:3]}) == len({*ends[3:]}) == 1
     assert np.nanmax(np.abs(drawn[0].values.array)) <= 1 + 1e-6  # of the cosine
     listed = DEMOS["scores"].draw({"of": "table"})
-    titles = [f"{name}: {formula}" for name, formula, *_ in listed.rows]
+    titles = [f"{name}: {formula.strip('[]')}" for name, formula, *_ in listed.rows]
     assert [each.title for each in drawn] == titles
     assert [row[0] for row in listed.rows] == [*SCORES]
     scores, outputs = DEMOS["quadratic"].draw().panels
-    (output, own), (score,) = ([curve.y for curve in each.curves] for each in (outputs, scores))
+    (output, own), (score, _) = ([curve.y for curve in each.curves] for each in (outputs, scores))
     bends = [np.abs(np.diff(y, 2)).max() for y in (output, own, score)]
     assert bends[0] < 1e-12 < 1e-3 < min(bends[1:])  # outputs are a line, scores a parabola
     assert np.abs(np.diff(score, 3)).max() < 1e-12
@@ -226,12 +226,13 @@ def test_links_by_em_are_hard_and_tables_show_both_ways_through_a_beam() -> None
     links = {f"{texts[f][0]} {texts[e][0]}": edge.hue for edge in drawn.edges
              for f, e in [edge.name.split(" to ")]}  # fmt: skip
     chosen = {link for link, hue in links.items() if hue is not None}
-    assert chosen == {"das the", "Haus house", "Buch book", "ein a"}
+    assert chosen == {"das the", "Haus house", "Buch book"}
     first, *_, last = sheets("em", iterations=30)
     assert (first.title, last.title) == ("iteration 0", "iteration 30")
     np.testing.assert_allclose(np.nansum(last.values.array, axis=1), 1, atol=1e-6)
     best = dict(zip(last.rows, np.nanargmax(last.values.array, axis=1), strict=True))
-    assert {f"{last.columns[best[e]]} {e}" for e in ("the", "house", "book", "a")} == chosen
+    linked = {f"{last.columns[best[e]]} {e}" for e in ("the", "house", "book", "a")}
+    assert linked == {*chosen, "ein a"}
     paths = DEMOS["beam"].draw({"tables": True})
     for kind, p in (("greedy", 0.048), ("beam of 2", 0.054)):
         rows = [[n for n in paths.nodes if n.name.startswith(f"{kind} {t} ")] for t in range(4)]
@@ -287,7 +288,10 @@ def test_waves_over_the_positions_and_alibi_that_falls_with_the_distance() -> No
     for each, of in zip(sheets("sinusoids", hidden_size=4), (np.sin, np.cos), strict=False):
         np.testing.assert_allclose(each.values.array[1], of([1, 0.01]))
     [x, wave] = DEMOS["sinusoids"].draw({"waves": [4], "length": 30}).arrays().values()
-    np.testing.assert_allclose(wave, np.sin(x / 10_000 ** (8 / 64)), atol=1e-9)
+    drawn = ~np.isnan(wave)
+    alone = drawn & ~np.append(drawn[1:], False) & ~np.insert(drawn[:-1], 0, False)  # points
+    np.testing.assert_array_equal(x[alone], [0, 1, 30])
+    np.testing.assert_allclose(wave[drawn], np.sin(x / 10_000 ** (8 / 64))[drawn], atol=1e-9)
     with pytest.raises(ValueError, match="sine 32 does not exist"):
         DEMOS["sinusoids"].draw({"waves": [32]})
     drawn = DEMOS["alibi"].draw({"text": "a b c d e", "num_heads": 2})
@@ -410,7 +414,7 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
         DEMOS["reach"].draw({"text": "a b", "query": 2})
     drawn = DEMOS["paths"].draw({"length": 16, "of": "steps"})
     ready = [texts_of(drawn, f"{kind} 1 ") for kind in ("recurrent", "attention")]
-    assert ready == [[*map(str, range(2, 10))], ["2"] * 8] and "16 words" in drawn.stops[0].caption
+    assert ready == [[*map(str, range(2, 10))], ["2"] * 8] and "RNN 9" in drawn.stops[0].caption
     away = DEMOS["paths"].draw({"length": 16})
     assert texts_of(away, "recurrent ")[-1] == "6" and texts_of(away, "attention ")[-1] == "1"
     _, *costs = DEMOS["paths"].draw({"of": "operations"}).arrays().values()
@@ -463,7 +467,7 @@ def test_curves_show_what_their_captions_say() -> None:
     norms = DEMOS["residual"].draw().arrays()
     assert norms["plain, f(x)"][0] < 1e-6 < 1 < norms["residual, x + f(x)"][0]
     norms = DEMOS["vanishing"].draw({"length": 16, "forget": [3.0]}).arrays()
-    assert norms["RNN (tanh)"][-1] < 0.01 < 0.3 < norms["LSTM, forget bias 3"][-1]
+    assert norms["RNN (tanh)"][-1] < 0.01 < 0.3 < norms["LSTM, forget gate\xa0≈\xa00.95"][-1]
     n, keys, _, lstm = DEMOS["memory"].draw({"length": 16}).arrays().values()
     np.testing.assert_array_equal(keys, 2 * 128 * n)
     assert {*lstm.tolist()} == {2 * 128}
@@ -570,11 +574,11 @@ def test_losses_around_networks_are_those_of_the_lecture() -> None:
 
 def test_trainings_are_steady_with_norms_alone() -> None:
     drawn = DEMOS["steadiness"].draw()
-    lost, slow, post, pre = drawn.curves
+    lost, post, pre = drawn.curves
     step = int(lost.name.rpartition(" ")[2])
     assert "diverged at step" in lost.name and np.isnan(lost.y[step - 1])
     assert np.isfinite(lost.y[: step - 1]).all()
-    assert max(post.y[-1], pre.y[-1]) < 0.001 < slow.y[-1] < slow.y[0]
+    assert max(post.y[-1], pre.y[-1]) < 0.03 < 0.7 < min(post.y[0], pre.y[0]) < lost.y[0]
     assert small_trainings.train_norms(layers=2, steps=2).keys() == small_trainings.TRAINED.keys()
 
 

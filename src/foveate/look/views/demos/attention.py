@@ -429,12 +429,12 @@ def quadratic(
     read = first + x[:, None, None] * second  # (41, T, D)
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
-    curves = {}
-    for name, weight in ("α fixed", fixed), ("α from X", scores.softmax(dim=-1)):
-        curves[name] = (weight @ read @ values)[:, 0, 0].numpy()
-    score = {"e": scores[:, 0, 0].numpy()}
-    left = line_chart(x.numpy(), score, "λ", "score: quadratic")
-    right = line_chart(x.numpy(), curves, "λ", "output: linear if α fixed")
+    weights = {"α\xa0fixed at\xa0λ\xa0=\xa00": fixed, "α\xa0from\xa0X": scores.softmax(dim=-1)}
+    curves = {name: (α @ read @ values)[:, 0, 0].numpy() for name, α in weights.items()}
+    e, slope = scores[:, 0, 0].numpy(), (scores[21] - scores[19])[0, 0] / 2  # at λ = 0
+    score = {"e₁₁": e, "tangent": e[20] + 10 * x.numpy() * float(slope)}
+    left = line_chart(x.numpy(), score, "λ", "score e₁₁", marks={"λ = 0": 0.0})
+    right = line_chart(x.numpy(), curves, "λ", "output c₁₁", marks={"λ = 0": 0.0})
     return PanelGrid(
         panels=[left, right][outputs:],
         title="Quadratic inside, linear outside",

@@ -28,26 +28,27 @@ from foveate.train.optim import Noam
 
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
-HIGHER = 0.8  # height of a map of positions by its width
+HIGHER = 0.94  # height of a map of positions by its width
 Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
-SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
-    "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "none", "Graves 2014"),
-    "additive": (kinds.Additive, "v · tanh(W q + U k)", "v, W, U", "Bahdanau 2015"),
-    "location": (kinds.Location, "entry i of W q", "W", "Luong 2015"),
-    "general": (kinds.General, "q · W k", "W", "Luong 2015"),
-    "dot": (kinds.Dot, "q · k", "none", "Luong 2015"),
-    "scaled dot": (kinds.ScaledDot, "q · k / √d", "none", "Vaswani 2017"),
+SCORES: dict[str, tuple[type[kinds.Score], str, str]] = {  # a formula, a paper
+    "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "Graves 2014"),
+    "additive": (kinds.Additive, "v · tanh(W q + U k)", "Bahdanau 2015"),
+    "location": (kinds.Location, "entry i of W q", "Luong 2015"),
+    "general": (kinds.General, "q · W k", "Luong 2015"),
+    "dot": (kinds.Dot, "q · k", "Luong 2015"),
+    "scaled dot": (kinds.ScaledDot, "q · k / √d", "Transformer 2017"),
 }
 
 
-def small_score(kind: type[kinds.Score]) -> kinds.Score:
-    """Return a score for vectors of two numbers, with the same weights at every call."""
+def small_score(kind: type[kinds.Score], plain: bool = False) -> kinds.Score:
+    """Return a score for vectors of two numbers, with random weights or W = U = I, v = (1, 1)."""
     torch.manual_seed(5)
-    plain = {"sharpness": 1.0} if kind is kinds.CosineScore else {}
-    return kind.Config.parse(plain).build(1, 2)
+    score = kind.Config.parse({"sharpness": 1.0} if kind is kinds.CosineScore else {}).build(1, 2)
+    for weight in score.parameters() if plain else ():
+        weight.copy_(torch.eye(*weight.shape[1:]) if weight.dim() == 3 else torch.ones(1))
+    return score
 
 
-@torch.no_grad()
 def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int) -> Tensor:
     """Return the score of a query (2,) with all keys in a square of the plane, (points, points)."""
     score = small_score(kind)
@@ -60,6 +61,7 @@ def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int)
 
 
 @demo
+@torch.no_grad()
 def scores(
     x: Annotated[float, Field(description="x of the query")] = 1.5,
     y: Annotated[float, Field(description="y of the query")] = 0.5,
@@ -69,15 +71,16 @@ def scores(
 ) -> SheetGrid | TableDrawing:
     """Draw the score of one query with keys anywhere in the plane, or list the formulas."""
     if of == "table":
-        at = {n: landscape(row[0], torch.tensor([x, y]), 2, 5)[0, 3] for n, row in SCORES.items()}
+        q, k = torch.tensor([x, y]).view(1, 1, 1, 2), torch.tensor([1.0, 2.0]).view(1, 1, 1, 2)
         rows: list[list[str | float | None]] = [
-            [n, formula, f"{at[n]:.2f}" if learned == "none" else f"learns {learned}", paper]
-            for n, (_, formula, learned, paper) in SCORES.items()
+            [name, formula, f"{small_score(kind, True)(q, k).item():.2f}", paper]
+            for name, (kind, formula, paper) in SCORES.items()
         ]
+        rows[-1][1:] = [f"[{cell}]" for cell in rows[-1][1:]]
         return TableDrawing(
             title="Scores of a query q and a key k of d numbers",
             columns=["score", "formula", "value", "paper"], rows=rows,
-            caption=f"For q = ({x:g}, {y:g}), k = (1, 2). The location score reads no key.",
+            caption=f"For q = ({x:g}, {y:g}), k = (1, 2), W = U = I, v = (1, 1), i = 1.",
         )  # fmt: skip
     query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
     across = [f"{ends[k]:g}".replace("-", "−") if k in ends else "" for k in range(points)]
@@ -250,23 +253,25 @@ def sinusoids(
     if wrong := [i for i in waves if not 0 <= i < len(rates)]:
         raise UserError(f"sine {wrong[0]} does not exist: choose i from 0 to {len(rates) - 1}")
     if waves:
-        t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
-        names = {i: f"i\xa0=\xa0{i}: wavelength\xa0{turn[i]:,.{turn[i] < 100:d}f}" for i in waves}
+        t, turn = np.linspace(0, length, 32 * length + 1), 2 * np.pi / rates
+        curves, blank = dict[str, Floats](), np.isin(np.arange(len(t)), (1, 31, 33, len(t) - 2))
+        for i in waves:  # blank around the points
+            told = ",\xa0".join(f"{np.sin(n * rates[i]):.2f}" for n in (0, 1, length))
+            name = f"i\xa0=\xa0{i}: wavelength\xa0{turn[i]:,.{turn[i] < 100:d}f}; ●\xa0{told}"
+            curves[name.replace("-", "−")] = np.where(blank, np.nan, np.sin(t * rates[i]))
         return line_chart(
-            t, {name: np.sin(t * rates[i]) for i, name in names.items()},
-            "position t", "sin(2π t / wavelength)",
-            "Waves of sinusoidal positions",
-            marks={f"one wavelength of i = {i}": turn[i] for i in waves if i and turn[i] < length},
+            t, curves, "position t", f"sin(2π t / wavelength); ● t = 0, 1, {length}", "Sinusoids",
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
     vectors, products = sheets(position, length, hidden_size, 1)
-    array, aspect = vectors.values.array, HIGHER * hidden_size / 2 / length
+    array, aspect, away = vectors.values.array, HIGHER * hidden_size / 2 / length, length // 4
     how = (), (), "position t", "i", ColorScale(-1.0, 1.0), aspect
     drawn = [sheet(name, array[:, k::2], *how) for k, name in enumerate(("sin", "cos"))]
-    update = {"title": "similarity (cosine)", "aspect": HIGHER}
+    dots = [(s + away, s) for s in range(away // 4, length - away, away // 2 or 1)]
+    update = {"title": "cosine of t and s", "aspect": HIGHER, "dots": dots}
     return SheetGrid(
-        sheets=[*drawn, products.model_copy(update=update)], across=3, title="Sinusoids",
-        caption="Waves become longer along i; products depend only on the distance.",
+        sheets=[*drawn, products.model_copy(update=update)], title="Equal distance, equal cosine",
+        caption="Waves become longer along i; products depend only on the distance.", across=3,
     )  # fmt: skip
 
 
@@ -401,13 +406,13 @@ def paths(
     """Draw path length, serial steps or operations per layer (Vaswani et al., 2017, table 1)."""
     words = ["the", "chef", "who", "ran", "to", "the", "store", "was"]
     if of in ("path", "steps"):
-        return _path(words, length) if of == "path" else _steps(words, length)
+        return _path(words, length) if of == "path" else _steps(words)
     n = np.unique(np.linspace(1, length, 65).round())
     inner, rest, at = 2 * n**2 * hidden_size, 4 * n * hidden_size**2, 2 * hidden_size
-    curves = {"recurrent: 2nD²": 2 * n * hidden_size**2, "attention, scores and sums: 2n²D": inner}
-    mark, name, drawn = "n = 2D", "attention, projections: 4nD²", rest
+    curves = {"recurrent: 2nD², n\xa0steps": 2 * n * hidden_size**2, "scores and sums: 2n²D": inner}
+    mark, name, drawn = "n = 2D", "projections: 4nD²", rest
     if of == "sum":
-        mark, at, name, drawn = "n = D", at // 2, "attention, all: 2n²D\xa0+\xa04nD²", inner + rest
+        mark, at, name, drawn = "n = D", at // 2, "attention: 2n²D + 4nD², 1\xa0step", inner + rest
     return line_chart(
         n, curves | {name: drawn}, f"length n, D = {hidden_size}", "multiplications",
         "Cost against length n", marks={f"{mark} = {at}": at} if at < length else {},
@@ -436,7 +441,7 @@ def _path(words: list[str], length: int) -> SceneDrawing:
     return made.drawing("The path between two words", caption=text)
 
 
-def _steps(words: list[str], length: int) -> SceneDrawing:
+def _steps(words: list[str]) -> SceneDrawing:
     """Draw two layers over words, with the earliest serial step in which each box is ready."""
     made, count = SceneMaker(), len(words)
     sides = [f"n = {count} steps", "per layer"], ["1 step per layer", "(drawn for “to”)"]
@@ -447,11 +452,10 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             top, name = end - 150 - 110 * layer, f"{kind} {layer}"
             ready = layer + 1 + np.arange(count) * (1 - number)
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
-            low, at = top + (110 if layer else 108), middles[count // 2]
-            for s, x in enumerate(middles):  # to one box, or each to its own
-                to = at + 4 * (s - count // 2) if number else x
-                made.edge(f"mesh {name} {s}", (x, low), (to, top + CELL), tag="")
+            ends, own = (top + (110 if layer else 108), top + CELL), np.eye(count)
+            lines = np.outer(own[count // 2], np.ones(count)) if number else own  # to one box
+            made.fan(f"mesh {name}", middles, ends, 0.05 * lines, bend=0.4)
             if not number:
-                made.chain(f"{name} on", middles, 30, top + 25, hue=2)
-    text = f"Over {length:,} words, an RNN layer takes {length:,} steps, attention 1."
+                made.chain(f"{name} on", middles, 30, top + 25, hue=1)
+    text = f"In a box: its step. Two layers: RNN {count + 1}, attention 2."
     return made.drawing("Serial steps", caption=text)

@@ -55,7 +55,7 @@ class Chalkboard(SceneMaker):
         signs = sign * sum(len(piece) for piece in pieces if isinstance(piece, str))
         unit = (WIDE - first - signs - 4) / max(parts, self.columns)
         top, left, name = self.pitch * number + 49 + self.over, first, " "
-        for text, up in (("key j →", 76), ("query i", 35)) * (first > 100):
+        for text, up in (("key j →", 76), ("query i ↓", 35)) * (first > 100):
             self.node(f"line {number} {text}", text, (0, top - up, first - 4, 38), form="label")
         for place, piece in enumerate(pieces):  # a sign has no columns
             before = name
@@ -133,24 +133,22 @@ class Chalkboard(SceneMaker):
 def _repairs(made: Chalkboard) -> None:
     """Draw a layer from below as a stream with a box for each repair, and what it repairs."""
     made.edge("stream", (60, 556), (60, 4))
-    names, steps, hues, losses = TABLES["repairs"].values()
-    for number, (name, step, hue, text) in enumerate(zip(names, steps, hues, losses, strict=True)):
+    names, hues, losses = TABLES["repairs"].values()
+    made.node("heads", "", (150, 154, 330, 240), hue=hues[2], level=0.1)
+    for number, (name, hue, text) in enumerate(zip(names, hues, losses, strict=True)):
         y = 434.0 - 140 * number
-        more: dict[str, object] = {"hue": hue, "level": 0.25}
-        if name == "mask":  # inside the heads
-            made.node("heads", "", (150, 154, 330, 240), hue=hues[2], level=0.1)
-            made.node(name, f"{step}. {name}", (170, y, 290, 84), **more)
-        elif name == "several heads":
-            made.node(name, f"{step}. {name}", (150, y + 28, 330, 44), form="label")
+        if name == "several heads":
+            made.node(name, name, (150, y + 28, 330, 44), form="label")
         else:
-            made.node(name, f"{step}. {name}", (150, y, 330, 100), **more)
+            box = (170, y, 290, 84) if name == "mask" else (150, y, 330, 100)
+            made.node(name, name, box, hue=hue, level=0.25)
         made.node(f"{name} why", text, (520, y + 28, 720, 44), form="label", level=1)
         if name != "mask":
             made.edge(f"{name} out", (150, y + 24), (82, y + 24))
             made.node(f"{name} plus", "+", (38, y + 2, 44, 44), form="plus")
         if name in ("feed-forward", "mask"):
             made.edge(f"{name} in", (60, y + 78), (150, y + 78))
-    made.stop("repairs", "Each box repairs what attention alone cannot do.", ["stream"])
+    made.stop("repairs", "Each box adds what attention alone lacks.", ["stream"])
 
 
 def _digits(x: Tensor) -> int:
@@ -245,16 +243,16 @@ def _layers(made: Chalkboard, x: Tensor) -> None:
     for layer, hue in enumerate((5, 3)):
         forward = filled(ReLU(ReLU.Config(), 2, 3))
         text = "The same W_1 and b_1 for all words, others in each layer."
-        name, z = f", layer {layer}", forward.inner(x)
-        made.product(text, ("x", x, 6), f"1{name}", forward.inner, (f"z{name}", z, 4), hue)
+        name, z, read = f", layer {layer}", forward.inner(x), ("x", "same x")[layer]
+        made.product(text, (read, x, 6), f"1{name}", forward.inner, (f"z{name}", z, None), hue)
 
 
 def _attend(made: Chalkboard, masked: bool) -> None:
     """Write E = Q Kᵀ / √d_k, A = softmax(E) and C = A V; or E, a mask, and the weights."""
-    q, k, v = torch.randn(3, 3, 2).round() + 0.0
     made.over, made.pitch, made.columns = 34.0, 296.0, 9 * masked
-    score = q @ k.T / 2**0.5
     if not masked:
+        q, k, v = torch.randn(3, 3, 2).round() + 0.0
+        score = q @ k.T / 2**0.5
         text = "1. Scores E = Q Kᵀ / √d_k, d_k = 2."
         made.line(text, ("Q", q, 1), "×", ("Kᵀ", k.T, 0), "→", ("E = Q Kᵀ / √2", score, 5))
         text = f"{text} 2. A = softmax(E), row by row. 3. Times V."
@@ -264,13 +262,14 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         made.on("softmax, row by row", "line 0 4 2 1", "line 1 0")
         made.frame("line 0 0 0", "line 0 4 0", "line 1 0 0", "line 1 4 0")
         return
-    later, made.first = torch.full((3, 3), -torch.inf).triu(1), 128.0
+    score, later, made.first = short(3, 3), torch.full((3, 3), -torch.inf).triu(1), 140.0
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
     made.line(text, ("e_ij", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
     text = "exp(−∞) = 0: later words get 0, each row sums to 1."
     power, total = hidden.exp(), ("sum", hidden.exp().sum(dim=-1, keepdim=True), None)
     weights = "α_ij", hidden.softmax(dim=-1), 5
     made.line(text, ("exp(e_ij + m_ij)", power, 5), "÷", total, "=", weights)
+    made.on("", "line 0 4 2 1", "line 1 0")
 
 
 def _reordered(made: Chalkboard, has_positions: bool) -> None:

@@ -195,15 +195,15 @@ def vanishing(
     = (0.0, 3.0),
 ) -> LinesDrawing:  # fmt: skip
     """Draw the gradient's norm against distance, for each cell."""
-    models = {"RNN (tanh)": recurrent("rnn")}
+    models, text = {"RNN (tanh)": recurrent("rnn")}, ids(length)
     for bias in forget:
-        models[f"LSTM, forget bias {bias:g}"] = recurrent("lstm", bias)
-    models["Transformer"], text = transformer(), ids(length)
+        models[f"LSTM, forget gate\xa0≈\xa0{1 / (1 + np.exp(-bias)):.2f}"] = recurrent("lstm", bias)
     norms = {name: attends(model, partial(model, text, None), 1) for name, model in models.items()}
     drawn = gradients(norms, max(3, length * 3 // 4))  # means over few positions are left out
-    caption = "Each step multiplies the RNN's gradient; a forget gate near 1 keeps it."
-    title = "The gradient against distance, before training"
-    return drawn.model_copy(update={"title": title, "caption": caption})
+    caption = (
+        "Before training: each step multiplies the RNN's gradient; an open forget gate keeps it."
+    )
+    return drawn.model_copy(update={"caption": caption})
 
 
 @demo
@@ -362,9 +362,9 @@ def rnn(
             weight.fill_(value)
         values, _ = cell.run(values, cell.start(values[:, 0]))
         own = f"^{{({layer})}}" * (len(w) > 1)
-        name, written = f"h_t{own}", f"W{own} = {of_input:g}" + f", U{own} = {of_state:g}" * any(u)
+        name, written = f"h_t{own}", [f"W{own} = {of_input:g}", f"U{own} = {of_state:g}"]
         rows[name], begins = values.flatten().tolist(), f"tanh, b = {b:g}" + ", h_0 = 0" * any(u)
-        texts[name] = [name + f", layer {layer}" * (len(w) > 1), written, begins]
+        texts[name] = [name + f", layer {layer}" * bool(own), *written[: 1 + any(u)], begins]
     outputs = OUTPUTS[output](v * values + c)
     rows |= {"o_t": outputs.flatten().tolist()} if v else {}
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
@@ -373,21 +373,21 @@ def rnn(
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
     states = [name for name in rows if name.startswith("h")]
     h, o, y, n = rows[states[-1]], outputs[0, 0, 0], rows.get("y_t", [0.0])[0], len(inputs)
-    reads = f"{w[-1]:g} · {[inputs, *map(rows.__getitem__, states)][-2][0]:.2f} + {b:g}"
-    begins = f"{w[0]:g} · {inputs[1 % n]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
+    below = [inputs, *map(rows.__getitem__, states)][-2][1 % n]
+    sums = f"{w[-1]:g} · {round(below, 2):g} + {u[-1]:g} · {h[0]:.2f} + {b:g}"
     captions = {  # of the rows that are new
         f"Without a sigmoid y may exceed 1: y_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
             ["y_t"] * (head is not None),
-        f"Layer {len(w)} reads layer {len(w) - 1}: h_1{own} = tanh({reads}) = {h[0]:.2f}":
-            ["x_t", *states] * (len(w) > 1),
+        f"Layer {len(w)} reads layer {len(w) - 1}: h_2{own} = tanh({sums}) = {h[1 % n]:.2f}":
+            ["x_t", *states] * (len(w) > 1 < n),
         f"Each output from its own state: o_1 = {output}({v:g} · {h[0]:.2f} + {c:g}) = {o:.2f}":
             ["o_t"] * (output != "linear"),
-        f"The same W and U at each step: h_2 = tanh({begins}) = {h[1 % n]:.2f}":
+        f"The same W and U at each step: h_2 = tanh({sums}) = {h[1 % n]:.2f}":
             [*texts] * (any(u) and n > 1),
         "Each state has its own input alone. Equal inputs, equal states (same colour).": [*texts],
     }  # fmt: skip
     caption, lit = next(pair for pair in captions.items() if pair[1])
-    made.stop("whole", caption.replace("-", "−"), ["stream"], lit=lit)
+    made.stop("whole", caption.replace("-", "−").replace(" · ", "\xa0·\xa0"), ["stream"], lit=lit)
     for step in range(1, len(inputs) + 1):
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."
@@ -403,7 +403,6 @@ def _unrolled(
     made, across = SceneMaker(), (WIDE - ASIDE) / len(rows["x_t"])
     wide, apart = min(116.0, across - 44), (HIGH - 16) / len(rows)
     high = min(80.0, apart - 40)
-    alike: dict[float, int] = {}  # by input
     letters = {name: lines[1].split(" = ")[0] for name, lines in texts.items() if lines[1:]}
     for level, (name, values) in enumerate(rows.items()):
         y, is_state = HIGH - 8 - apart * level - (apart + high) / 2, name.startswith("h")
@@ -413,13 +412,14 @@ def _unrolled(
         for step, value in enumerate(values, start=1):
             x, hue = ASIDE + across * (step - 0.5) - wide / 2, {"h": 2, "o": 3, "y": 1}.get(name[0])
             if not recurs:
-                hue = alike.setdefault(rows["x_t"][step - 1], len(alike))
+                hue = rows["x_t"].index(rows["x_t"][step - 1])  # of equal inputs
             box, own = (x, y, wide, high), f"{name} {step}"
             number = f"{value:g}" if name == "x_t" else f"{value:.2f}"
             texts_of = [name.replace("t", str(step)), number.replace("-", "−")]
             made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")
-            if not level and apart - high > 100:
-                made.node(f"{own} t", f"t = {step}", (x, y + high + 8, wide, 40), form="label")
+            if level == len(rows) - 1 and apart - high > 100:
+                above = x, y - 48, wide, 40.0
+                made.node(f"{own} step", f"step {step if recurs else 1}", above, form="label")
             if level:
                 middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
@@ -429,7 +429,7 @@ def _unrolled(
                 beside = x - across + wide if step > 1 else ASIDE - 20, x
                 if recurs:
                     made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=1)
-                between = (beside[0], y + high / 2 - 44 * recurs - 20, x - beside[0], 40)
+                between = (beside[0], y + high / 2 - 26 * recurs - 20, x - beside[0], 40)
                 loop = letters[name].replace("W", "U" if recurs else "no U")
                 made.node(f"{own} U", loop, between, form="label", tag="stream")
     return made

@@ -179,7 +179,7 @@ def em(
 ) -> SheetGrid | SceneDrawing:
     """Draw t(f|e) for all word pairs after some iterations of IBM Model 1 (Brown et al., 1993)."""
     texts = ("the house", "das Haus"), ("the book", "das Buch"), ("a book", "ein Buch")
-    pairs = [(source.split(), target.split()) for source, target in texts]
+    pairs = [(source.split(), target.split()) for source, target in texts[: 2 if hard else 3]]
     corpus = EMTraining(pairs)
     model = Model1(Model1.Config())
     model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
@@ -207,28 +207,28 @@ def em(
 def linked(
     table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]], iterations: int
 ) -> SceneDrawing:
-    """Draw t(f|e), a row for each f, and the pairs: each f is linked to its best word e."""
-    made, t, names = SceneMaker(), table.values.array.T, table.rows
-    made.node("t", "t(f|e)", (0, 6, 120, 44), form="label")
-    looks: dict[str, dict[str, object]] = {s: {"hue": s == "f", "level": 0.25} for s in "fe"}
+    """Draw t(f|e) without NULL, and the pairs: each f is linked to its best word e."""
+    made, t, names = SceneMaker(), np.nan_to_num(table.values.array.T[:, 1:]), table.rows[1:]
+    made.node("t", "t(f|e)", (0, 66, 140, 44), form="label")
     for k, e in enumerate(names):
-        made.node(f"of e {k}", "", (124 + 124.0 * k, 2, 116, 52), texts=[e], **looks["e"])
+        made.node(f"of e {k}", "", (156 + 172.0 * k, 62, 156, 52), texts=[e], hue=0, level=0.25)
     for j, row in enumerate(t):
-        y, f = 76 + 122.0 * j, table.columns[j]
-        made.node(f"of f {j}", "", (4, y + 18, 108, 64), texts=[f], **looks["f"])
+        y, f = 136 + 136.0 * j, table.columns[j]
+        made.node(f"of f {j}", "", (4, y + 26, 130, 64), texts=[f], hue=1, level=0.25)
         for k, value in enumerate(row.tolist()):
-            fill = {"hue": 2, "level": 0.5} if value == np.nanmax(row) else {}
-            form, p = ("word", "0") if np.isnan(value) else ("box", f"{value:.2f}")
-            made.node(f"t {j} {k}", p, (124 + 124.0 * k, y, 116, 100), form=form, **fill)
+            fill = {"hue": 2, "level": 0.5} if value == row.max() else {}
+            p = f"{value:.2f}" if value else "0"
+            made.node(f"t {j} {k}", p, (156 + 172.0 * k, y, 156, 116), **fill)
+    made.node("one", "one link per f", (828, 2, 350, 44), form="label")
     for number, (source, target) in enumerate(pairs):
-        for side, words, y in (("f", target, 8.0), ("e", source, 108.0)):
+        for side, words, y in (("f", target, 62.0), ("e", source, 202.0)):
             for k, word in enumerate(words):
-                box, text = (828 + 200.0 * k, y + 190 * number, 150.0, 56.0), [word]
-                made.node(f"{side} {number} {k}", "", box, texts=text, **looks[side])
+                box, fill = (828 + 200.0 * k, y + 260 * number, 150.0, 56.0), {"hue": side == "f"}
+                made.node(f"{side} {number} {k}", "", box, texts=[word], level=0.25, **fill)
         for j, f in enumerate(target):
-            best = names[int(np.nanargmax(t[table.columns.index(f)]))]
-            k, y = source.index(best), 64 + 190.0 * number
-            ends = (903 + 200.0 * j, y), (903 + 200.0 * k, y + 44)
+            best = names[int(t[table.columns.index(f)].argmax())]
+            k, y = source.index(best), 118 + 260.0 * number
+            ends = (903 + 200.0 * j, y), (903 + 200.0 * k, y + 84)
             made.edge(f"f {number} {j} to e {number} {k}", *ends, hue=2, weight=0.6)
     caption = f"{iterations} rounds of EM: each German f with its best English e."
     return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)

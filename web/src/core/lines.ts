@@ -154,7 +154,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
     const isDirect = Number.isFinite(tallOf(body, Infinity)) && !drawing.named && curves.length > 1; // on a slide: names beside the curves
     const names = curves.map(({ name }) => (isDirect ? broken(name, width * SIDE) : []));
-    keys.hidden = isDirect || curves.length < 2;
+    keys.hidden = isDirect || drawing.named || curves.length < 2;
     if (isDirect) frame.right -= Math.max(...names.flat().map((line) => widthOf(line, 12))) + 2 * BESIDE - 12;
     x = along(wide, frame.left, frame.right);
     const count = Math.max(2, Math.floor((frame.right - frame.left) / 60)), spaced = marksOf(wide, count), figures = marked(spaced);
@@ -165,7 +165,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const places = labels.length && !isNamed
       ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % each === 0)
       : spaced.map((value, k) => [x(value), figures[k]!] as const);
-    const beside = drawing.joined ? 0 : 8; // pixels from a point to that of the next curve at one place
+    const beside = drawing.joined || isNamed ? 0 : 8; // pixels from a point to that of the next curve at one place
     const whiskers = ({ low, high }: Curve) => xs.flatMap((at, i) => (isBlank(low[i]) ? [] : [`M${x(at)} ${y(low[i]!)}V${y(high[i]!)}`])).join("");
     /** A name is at the right end; that of a curve which ends at a mark is before the mark, and of one that ends early is at its end. */
     const placeOf = (k: number, row: number) => {

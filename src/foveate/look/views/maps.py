@@ -1,5 +1,7 @@
 """Views of attention: a map, all heads, weights over a picture, masks, flow through layers."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -10,11 +12,12 @@ import foveate.look.views.examples as needs
 from foveate.config import ConfigError
 from foveate.engine.answers import Picture
 from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import AttentionView, HeadsView, LinksView, ScaleName
 from foveate.look.draw.parts import visible
 from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
-from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import BESIDE, CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, SheetGrid, alike, sheet
 from foveate.look.records import AttentionRecord, Units, block_of, spaced
 from foveate.look.relevance import contrasted
@@ -27,6 +30,7 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 FEWEST = 0.03  # smaller shares of a hop are not drawn
+CALM = 0.65  # both ends of the colours of a mask: 1 is a little above them
 MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
 
@@ -87,7 +91,7 @@ def rollout(
 
 
 def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawing:
-    """Draw the share of each position in one of the output, layer by layer: rows of Ā_L … Ā_l.
+    """Draw the hops to a position, layer by layer, and its strongest path with the factors.
 
     Raises `ConfigError` for a position that does not exist.
     """
@@ -95,23 +99,51 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
     words = [visible(word) for word in record.axes(layers[0])[1]]
     if query >= len(words):
         raise ConfigError(f"--query {query}: there are {len(words)} positions, from 0")
-    made, step, shares = SceneMaker(), (HIGH - 112) / len(layers), np.eye(len(words))[query]
-    middles = made.row("words", ["row of R:", f"“{words[query]}”"], words, HIGH, up=79)
-    made.node("output", f"“{words[query]}”", (middles[query] + 48, 6, 150, CELL), form="label")
+    hops = [flow.mixed(record.drawn(name)) for name in reversed(layers)]
+    path, pitch = _strongest(hops, query), (WIDE - BESIDE) / len(words)
+    wide, tall = min(132.0, pitch - 10), min(70.0, HIGH / (2 * len(hops) + 1))
+    made, middles = SceneMaker(), BESIDE + pitch * (np.arange(len(words)) + 0.5)
     made.node("fewest", f"lines: ≥ {FEWEST:g}", (0, 6, 200, CELL), form="label")
-    for up, name in enumerate(["", *reversed(layers)]):
-        top = 6 + step * up
-        if name:
-            flows = shares[:, None] * flow.mixed(record.drawn(name))
-            shares, some = flows.sum(axis=0), np.where(flows >= FEWEST, flows, 0)
-            made.fan(f"hop {up}", middles, (top, top + CELL - step), some, hue=2)
-            made.node(name, f"Ā_{len(layers) - up}", (0, top - step / 2, 200, 48), form="label")
-        own = slice(query, query + 1) if up == 0 else slice(None)  # the output itself, above all
-        texts = [f"{share:.2f}" for share in shares[own]]
-        made.cells(f"row {up}", middles[own], top, 84, texts, shares[own], hue=2)
-    best = max({*range(len(words))} - {query}, key=shares.__getitem__, default=query)
-    text = f"Over all paths: {shares[query]:.2f} of itself, {shares[best]:.2f} of “{words[best]}”."
+    shares, factors = np.eye(len(words))[query], list[float]()
+    for down, to in enumerate(path):
+        top = (HIGH - tall) / len(hops) * down
+        if down:
+            ends, layer, at = (
+                (top, top - (HIGH - tall) / len(hops) + tall),
+                len(hops) - down,
+                path[down - 1],
+            )
+            flows, on = shares[:, None] * hops[down - 1], np.zeros((len(words), len(words)))
+            shares, on[at, to] = flows.sum(axis=0), flows[at, to]
+            some, y = np.where(flows >= FEWEST, flows, 0), sum(ends) / 2
+            factors.append(hops[down - 1][at, to])
+            made.fan(f"hop {layer}", middles, ends, some, hue=Hue.LAYER)
+            made.fan(f"path {layer}", middles, ends, on, hue=Hue.QUERY)
+            text, x = f"{factors[-1]:.2f}", middles[[at, to]].mean(keepdims=True)
+            made.cells(f"factor {layer}", x, y - CELL / 2, 96, [text], [0], hue=Hue.QUERY)
+            name = {"form": "label", "texts": [f"layer {layer}", f"Ā_{layer}"]}
+            made.node(f"layer {layer}", "", (0, y - 38, 200, 76), **name)
+        for k in range(len(words)) if down else [query]:
+            box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]
+            fill = {"hue": Hue.QUERY, "level": 0.4} if k == to else {"hue": Hue.LAYER}
+            made.node(f"row {down} {k}", "", box, texts=texts, **fill)
+    text = " ← ".join(f"“{words[k]}”" for k in path) + ": "
+    text += " · ".join(f"{each:.2f}" for each in factors)
+    text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f}."
     return made.drawing(f"The hops to “{words[query]}”", caption=text)
+
+
+def _strongest(hops: Sequence[flow.Figures], query: int) -> list[int]:
+    """Return the positions of the strongest path from a query that moves at each hop, and away."""
+    best, back, moves = np.eye(len(hops[0]))[query], list[np.ndarray](), 1 - np.eye(len(hops[0]))
+    for hop in hops:
+        paths = best[:, None] * hop * moves
+        best, back = paths.max(axis=0), [paths.argmax(axis=0), *back]
+    best[query] = 0
+    path = [int(best.argmax())]
+    for before in back:
+        path.insert(0, int(before[path[0]]))
+    return path
 
 
 @view(needs.gives_probabilities, silence=True)
@@ -196,7 +228,7 @@ def masks(
                 [visible(word) for word in columns],
                 f"{drawn_maps.ROWS[record.row_means(names[0])]}, i",
                 "attends to, j" + " (encoder)" * ("cross" in name),
-                ColorScale(0.0, 1.0, " " if side else key),
+                ColorScale(CALM, CALM, " " if side else key),
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
             )
         )  # fmt: skip

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from foveate.data.series import Windows, labels
 from foveate.decode.search import token_log_probabilities
 from foveate.look.draw.charts import ForecastDrawing, LinesDrawing, PanelGrid, line_chart
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, sheet
 from foveate.look.views import view
 from foveate.look.views.examples import attends, evaluated_split, exposed, forecasts
@@ -56,22 +57,22 @@ def forecast(
     quantiles = task.predict(run.model, windows)[0]  # (H, C, Q)
     ahead = task.scaling.leave(quantiles.swapaxes(1, 2)).swapaxes(1, 2)[:, channel]
     truth, past = windows.table.values[rows, channel], np.full(read, np.nan)
-    lines = {
-        "read, up to t": np.append(truth[:read], np.full(windows.horizon, np.nan)),
-        "actual": np.append(past, truth[read:]),
-        "forecast": np.append(past, ahead[:, ahead.shape[1] // 2]),
-    }
+    from_t = np.append(past[1:], truth[read - 1])
+    lines = {"actual": truth, "forecast": np.append(from_t, ahead[:, ahead.shape[1] // 2])}
     bands = {}
     if ahead.shape[1] > 1:
         low, high = np.sort(ahead, axis=1)[:, [0, -1]].T
         bands["forecast"] = np.append(past, low), np.append(past, high)
-    levels = task.config.quantiles
+    levels, unit = task.config.quantiles, task.config.series.unit
     chart = line_chart(
-        range(len(dates)), lines, "date", task.names[channel],
+        range(len(dates)), lines, "date", task.names[channel] + f" ({unit})" * bool(unit),
         f"{task.names[channel]} from {dates[read]}", bands=bands, labels=dates,
-        marks={"t": read - 1},
+        marks={"read up to t": read - 1},
         caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if bands else "",
     )  # fmt: skip
+    looks = {"hue": Hue.LAYER, "faint": True}, {"hue": Hue.KEY}  # thin and grey, thick and blue
+    curves = [c.model_copy(update=look) for c, look in zip(chart.curves, looks, strict=True)]
+    chart = chart.model_copy(update={"curves": curves})
     strip = None if attends(run) else attention_strip(run, windows, text, target, layer, head)
     return ForecastDrawing(title=chart.title, lines=chart, strip=strip)
 

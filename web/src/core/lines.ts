@@ -152,9 +152,9 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const up = endsOf(seen().flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp, drawing.named ? NAMED : undefined);
     const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined || drawing.ends ? 0 : 0.25);
     const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
-    const isDirect = Number.isFinite(tallOf(body, Infinity)) && !drawing.named && curves.length > 1; // on a slide: names beside the curves
+    const isKeyed = !drawing.named && curves.length > 1, isDirect = isKeyed && Number.isFinite(tallOf(body, Infinity)); // on a slide: names beside the curves
     const names = curves.map(({ name }) => (isDirect ? broken(name, width * SIDE) : []));
-    keys.hidden = isDirect || drawing.named || curves.length < 2;
+    keys.hidden = isDirect || !isKeyed;
     if (isDirect) frame.right -= Math.max(...names.flat().map((line) => widthOf(line, 12))) + 2 * BESIDE - 12;
     x = along(wide, frame.left, frame.right);
     const count = Math.max(2, Math.floor((frame.right - frame.left) / 60)), spaced = marksOf(wide, count), figures = marked(spaced);

@@ -41,7 +41,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     const made = texts.map((text, place) => {
       const here = () => point(side, place), wide = Math.min(limit, widthOf(text, 17) + 2 * GAP), isRow = side === "row";
       return s("g", { pointerenter: here, click: here },
-        s("rect", { x: isRow ? at - wide : at, y: y(place) - 10, width: wide, height: 20, rx: 4 }),
+        s("rect", { x: isRow ? at - wide : at, y: y(place) - step / 2 + 2, width: wide, height: step - 4, rx: 4 }),
         s("text", { x: isRow ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": isRow ? "end" : "start" }, fitted(text, limit - 10, 15)));
     });
     return (words[side] = made);

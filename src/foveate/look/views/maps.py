@@ -30,7 +30,7 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 FEWEST = 0.03  # smaller shares of a hop are not drawn
-CALM = 0.65  # both ends of the colours of a mask: 1 is a little above them
+PALE = -6.0  # the other end of the colours of a mask, whose 1 is near their white middle
 MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
 
@@ -119,7 +119,7 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             factors.append(hops[down - 1][at, to])
             made.fan(f"hop {layer}", middles, ends, some, hue=Hue.LAYER)
             made.fan(f"path {layer}", middles, ends, on, hue=Hue.QUERY)
-            text, x = f"{factors[-1]:.2f}", middles[[at, to]].mean(keepdims=True)
+            text, x = f"× {factors[-1]:.2f}", middles[[at, to]].mean(keepdims=True)
             made.cells(f"factor {layer}", x, y - CELL / 2, 96, [text], [0], hue=Hue.QUERY)
             name = {"form": "label", "texts": [f"layer {layer}", f"Ā_{layer}"]}
             made.node(f"layer {layer}", "", (0, y - 38, 200, 76), **name)
@@ -130,6 +130,8 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
     text = " ← ".join(f"“{words[k]}”" for k in path) + ": "
     text += " · ".join(f"{each:.2f}" for each in factors)
     text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f}."
+    made.node("row of R", "row of R:", (0, HIGH - tall, 200, tall), form="label")
+    made.stop("all", text, [], ["path", "row", "factor", "layer", "fewest"])
     return made.drawing(f"The hops to “{words[query]}”", caption=text)
 
 
@@ -227,10 +229,10 @@ def masks(
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
                 f"{drawn_maps.ROWS[record.row_means(names[0])]}, i",
-                "attends to, j" + " (encoder)" * ("cross" in name),
-                ColorScale(CALM, CALM, " " if side else key),
+                f"attends to, j ({'encoder' if 'decoder.self' not in name else 'decoder'})",
+                ColorScale(0.0, 1.0, " " if side else key),
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
-            )
+            ).model_copy(update={"least": PALE})
         )  # fmt: skip
     title = "Who can attend to whom" + f" ({key})" * bool(side)
     return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=2)

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from foveate.data.series import Windows, labels
 from foveate.decode.search import token_log_probabilities
-from foveate.look.draw.charts import ForecastDrawing, LinesDrawing, PanelGrid, line_chart
+from foveate.look.draw.charts import (
+    Curve,
+    ForecastDrawing,
+    LinesDrawing,
+    Mark,
+    PanelGrid,
+    line_chart,
+)
 from foveate.look.draw.colors import Hue
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, sheet
 from foveate.look.views import view
@@ -56,25 +63,23 @@ def forecast(
     dates = labels(windows.table.dates[rows], windows.table.dates)
     quantiles = task.predict(run.model, windows)[0]  # (H, C, Q)
     ahead = task.scaling.leave(quantiles.swapaxes(1, 2)).swapaxes(1, 2)[:, channel]
-    truth, past = windows.table.values[rows, channel], np.full(read, np.nan)
-    from_t = np.append(past[1:], truth[read - 1])
-    lines = {"actual": truth, "forecast": np.append(from_t, ahead[:, ahead.shape[1] // 2])}
-    bands = {}
-    if ahead.shape[1] > 1:
-        low, high = np.sort(ahead, axis=1)[:, [0, -1]].T
-        bands["forecast"] = np.append(past, low), np.append(past, high)
-    levels, unit = task.config.quantiles, task.config.series.unit
-    chart = line_chart(
-        range(len(dates)), lines, "date", task.names[channel] + f" ({unit})" * bool(unit),
-        f"{task.names[channel]} from {dates[read]}", bands=bands, labels=dates,
-        marks={"read up to t": read - 1},
-        caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if bands else "",
+    truth, past = windows.table.values[rows, channel], np.full(read - 1, np.nan)
+    (low, high), middle = np.sort(ahead, axis=1)[:, [0, -1]].T, ahead[:, ahead.shape[1] // 2]
+    low, middle, high = (np.append([*past, truth[read - 1]], y) for y in (low, middle, high))
+    levels, name, unit = task.config.quantiles, task.names[channel], task.config.series.unit
+    band = {"low": low, "high": high} if len(levels) > 1 else {}
+    lines = LinesDrawing(
+        title=f"{name} from {dates[read]}", x=np.arange(len(dates), dtype=float), labels=dates,
+        curves=[
+            Curve(name="actual", y=truth, hue=Hue.LAYER, faint=True),
+            Curve(name="forecast", y=middle, hue=Hue.KEY, **band),
+        ],
+        across="date", up=f"{name} ({unit})" if unit else name,
+        marks=[Mark(x=read - 1, label="read up to t")],
+        caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if band else "",
     )  # fmt: skip
-    looks = {"hue": Hue.LAYER, "faint": True}, {"hue": Hue.KEY}  # thin and grey, thick and blue
-    curves = [c.model_copy(update=look) for c, look in zip(chart.curves, looks, strict=True)]
-    chart = chart.model_copy(update={"curves": curves})
     strip = None if attends(run) else attention_strip(run, windows, text, target, layer, head)
-    return ForecastDrawing(title=chart.title, lines=chart, strip=strip)
+    return ForecastDrawing(title=lines.title, lines=lines, strip=strip)
 
 
 def attention_strip(

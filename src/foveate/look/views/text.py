@@ -21,7 +21,8 @@ from foveate.look.draw.charts import PanelGrid, line_chart
 from foveate.look.draw.colors import Hue
 from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.parts import Cell, visible
-from foveate.look.draw.scene import HIGH, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import BESIDE, HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.terminal import wrap
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
 from foveate.look.hooks import calls_of
 from foveate.look.views import view
@@ -208,8 +209,8 @@ def growing(
     words, expected = source.split(), _words(reference)
     tokenizer = runs[0].need(TextToText, "read a text").tokenizers[0]
     read = [tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids]
-    given = {"source": words, "reference": expected}
-    given |= {"read as": read} if SPECIALS[UNK] in read else {}
+    given = {"source": words} | ({"read as": read} if SPECIALS[UNK] in read else {})
+    given["reference"] = expected
     if len(runs) > 1:
         outputs = [_words(str(run.translate([source])[0])) for run in runs]
         return compared(given, zip(described(runs), outputs, strict=True))
@@ -231,12 +232,17 @@ def compared(given: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -
     outputs, reference = [*written], given["reference"]
     made, pitch = SceneMaker(), HIGH / (len(given) + len(outputs))
     for number, (name, words) in enumerate([*given.items(), *outputs]):
-        right, titles = [word != SPECIALS[UNK] for word in words], [name]
+        right, titles = [word != SPECIALS[UNK] for word in words], wrap([name], 14)
         if number >= len(given):
             right = [*map(bool, in_order(words, reference))]
             titles.append(f"{sum(right)} of {len(reference)} right")
         hues = [Hue.LAYER if each else Hue.GRADIENT for each in right]
-        made.row(f"text {number}", titles, words, pitch * (number + 0.5) + 24, hues=hues, up=24)
+        y, sizes = pitch * (number + 0.5), np.array([17.0 * len(word) + 40 for word in words])
+        ends = BESIDE + sizes.cumsum() * min(1.0, (WIDE - BESIDE) / sizes.sum())
+        made.node(f"text {number}", "", (0, y - 48, BESIDE - 20, 96), form="label", texts=titles)
+        for k, (word, hue, end, start) in enumerate(zip(words, hues, ends, [BESIDE, *ends])):
+            box, fill = (start, y - 20, end - start - 12, 40), {"hue": hue, "level": 0.25}
+            made.node(f"text {number} word {k}", word, box, **fill)
     text = "Orange: not in the reference. A word is right if it is there, in its order."
     return made.drawing(" ".join(given["source"]), caption=text)
 
@@ -272,8 +278,8 @@ def referenced(run: Run, text: str | None, target: str | None, split: str) -> tu
 def in_order(output: Texts, reference: Texts) -> list[float]:
     """Return 1 for each output word that matches a word of the reference, in its order, else 0."""
     right = [0.0] * len(output)
-    bare = ([word.rstrip(".") for word in words] for words in (output, reference))
-    matcher = difflib.SequenceMatcher(None, *bare, autojunk=False)
+    before, after = ([word.rstrip(".") for word in words] for words in (output, reference))
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for start, _, length in matcher.get_matching_blocks():
         right[start : start + length] = [1.0] * length
     return right

@@ -120,7 +120,7 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             made.fan(f"hop {layer}", middles, ends, some, hue=Hue.LAYER)
             made.fan(f"path {layer}", middles, ends, on, hue=Hue.QUERY)
             text, x = f"× {factors[-1]:.2f}", middles[[at, to]].mean(keepdims=True)
-            made.cells(f"factor {layer}", x, y - CELL / 2, 96, [text], [0], hue=Hue.QUERY)
+            made.cells(f"factor {layer}", x, y - CELL / 2, 130, [text], [0], hue=Hue.QUERY)
             name = {"form": "label", "texts": [f"layer {layer}", f"Ā_{layer}"]}
             made.node(f"layer {layer}", "", (0, y - 38, 200, 76), **name)
         for k in range(len(words)) if down else [query]:
@@ -130,7 +130,7 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
     text = " ← ".join(f"“{words[k]}”" for k in path) + ": "
     text += " · ".join(f"{each:.2f}" for each in factors)
     text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f}."
-    made.node("row of R", "row of R:", (0, HIGH - tall, 200, tall), form="label")
+    made.node("row of R", "row of R", (0, HIGH - tall, 200, tall), form="label")
     made.stop("all", text, [], ["path", "row", "factor", "layer", "fewest"])
     return made.drawing(f"The hops to “{words[query]}”", caption=text)
 

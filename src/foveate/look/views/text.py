@@ -236,13 +236,14 @@ def compared(given: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -
         if number >= len(given):
             right = [*map(bool, in_order(words, reference))]
             titles.append(f"{sum(right)} of {len(reference)} right")
-        hues = [Hue.LAYER if each else Hue.GRADIENT for each in right]
-        y, sizes = pitch * (number + 0.5), np.array([17.0 * len(word) + 40 for word in words])
-        ends = BESIDE + sizes.cumsum() * min(1.0, (WIDE - BESIDE) / sizes.sum())
+        y, room = pitch * (number + 0.5), WIDE - BESIDE
+        sizes = [17.0 * len(word) + 40 for word in words]
+        starts = BESIDE + np.cumsum([0, *sizes]) * room / max(room, sum(sizes))
         made.node(f"text {number}", "", (0, y - 48, BESIDE - 20, 96), form="label", texts=titles)
-        for k, (word, hue, end, start) in enumerate(zip(words, hues, ends, [BESIDE, *ends])):
-            box, fill = (start, y - 20, end - start - 12, 40), {"hue": hue, "level": 0.25}
-            made.node(f"text {number} word {k}", word, box, **fill)
+        for k, (word, good) in enumerate(zip(words, right, strict=True)):
+            box = starts[k], y - 20, starts[k + 1] - starts[k] - 12, 40
+            hue = Hue.LAYER if good else Hue.GRADIENT
+            made.node(f"text {number} word {k}", word, box, hue=hue, level=0.25)
     text = "Orange: not in the reference. A word is right if it is there, in its order."
     return made.drawing(" ".join(given["source"]), caption=text)
 

@@ -81,11 +81,10 @@ class FilmDrawing(Drawing):
         return heads.mean(axis=1) if self.head is None else heads[:, self.head]
 
     def arrays(self) -> Arrays:
-        losses = [(f.loss, f.validation) for f in self.frames]
         return {
             "step": np.array([frame.step for frame in self.frames]),
-            "loss": np.array([np.nan if a is None else a for a, _ in losses]),
-            "validation loss": np.array([np.nan if b is None else b for _, b in losses]),
+            "loss": np.array([frame.loss for frame in self.frames], float),
+            "validation loss": np.array([frame.validation for frame in self.frames], float),
             "weights": self.maps(),
             "rows": np.array(self.first_block.rows),
             "columns": np.array(self.first_block.columns),

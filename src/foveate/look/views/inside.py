@@ -14,8 +14,7 @@ import foveate.look.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
-from foveate.look.draw.charts import Curve, LinesDrawing
-from foveate.look.draw.colors import Hue
+from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import LensDrawing, SheetGrid, sheet
 from foveate.look.flow import influence
@@ -54,13 +53,12 @@ def ablation(
         at = int(of.argmax())
         labels[at] += f": {text} {worth.flat[at]:.2f}"
         told[at] = worth.flat[at]
-    heads = Curve(name="loss", y=worth.flatten(), hue=Hue.LAYER, faint=True)
-    return LinesDrawing(
-        x=sharp.flatten(), curves=[heads, Curve(name="named", y=told, hue=Hue.QUERY)], ends=ends,
-        across=f"sharpness of a map of {spaced(block_of(next(iter(lost))))}: mean of the largest α",
-        up="worth: log p lost per token without the head", labels=labels, named=True, joined=False,
-        title="Sharp maps and the loss without them", caption="L0H1 is head 1 of layer 0.",
-    )  # fmt: skip
+    return line_chart(
+        sharp.flatten(), {"loss": worth.flatten(), "named": told},
+        f"sharpness of a map of {spaced(block_of(next(iter(lost))))}: mean of the largest α",
+        "worth: log p lost per token without the head", "Sharp maps and the loss without them",
+        labels=labels, caption="L0H1 is head 1 of layer 0.", faint="loss",
+    ).model_copy(update={"named": True, "joined": False, "ends": ends})  # fmt: skip
 
 
 @view(needs.gives_probabilities, needs.layered, silence=True)

@@ -1,6 +1,6 @@
 """Views of attention: a map, all heads, weights over a picture, masks, flow through layers."""
 
-from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from foveate.run import Run
 from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
-FEWEST = 0.03  # smaller shares of a hop are not drawn
 PALE = -6.0  # the other end of the colours of a mask, whose 1 is near their white middle
 MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
@@ -91,61 +90,41 @@ def rollout(
 
 
 def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawing:
-    """Draw the hops to a position, layer by layer, and its strongest path with the factors.
+    """Draw the hops to a position, and a path in orange: always to the word that is read most.
 
-    Raises `ConfigError` for a position that does not exist.
+    The path has no word twice. Raises `ConfigError` for a position that does not exist.
     """
     layers = record.layers(block or record.first_block())
     words = [visible(word) for word in record.axes(layers[0])[1]]
-    if query >= len(words):
-        raise ConfigError(f"--query {query}: there are {len(words)} positions, from 0")
-    hops = [flow.mixed(record.drawn(name)) for name in reversed(layers)]
-    path, pitch = _strongest(hops, query), (WIDE - BESIDE) / len(words)
-    wide, tall = min(132.0, pitch - 10), min(70.0, HIGH / (2 * len(hops) + 1))
-    made, middles = SceneMaker(), BESIDE + pitch * (np.arange(len(words)) + 0.5)
-    made.node("fewest", f"lines: ≥ {FEWEST:g}", (0, 6, 200, CELL), form="label")
-    shares, factors = np.eye(len(words))[query], list[float]()
-    for down, to in enumerate(path):
-        top = (HIGH - tall) / len(hops) * down
+    if query >= (count := len(words)):
+        raise ConfigError(f"--query {query}: there are {count} positions, from 0")
+    hops, path = [flow.mixed(record.drawn(name)) for name in reversed(layers)], [query]
+    pitch, tall = (WIDE - BESIDE) / count, min(70.0, HIGH / (2 * len(hops) + 1))
+    made, step, shares = SceneMaker(), (HIGH - tall) / len(hops), np.eye(count)[query]
+    middles, wide = BESIDE + pitch * (np.arange(count) + 0.5), min(132.0, pitch - 10)
+    for down in range(len(hops) + 1):
+        top, layer = step * down, len(hops) - down
         if down:
-            ends, layer, at = (
-                (top, top - (HIGH - tall) / len(hops) + tall),
-                len(hops) - down,
-                path[down - 1],
-            )
-            flows, on = shares[:, None] * hops[down - 1], np.zeros((len(words), len(words)))
-            shares, on[at, to] = flows.sum(axis=0), flows[at, to]
-            some, y = np.where(flows >= FEWEST, flows, 0), sum(ends) / 2
-            factors.append(hops[down - 1][at, to])
-            made.fan(f"hop {layer}", middles, ends, some, hue=Hue.LAYER)
-            made.fan(f"path {layer}", middles, ends, on, hue=Hue.QUERY)
-            text, x = f"× {factors[-1]:.2f}", middles[[at, to]].mean(keepdims=True)
-            made.cells(f"factor {layer}", x, y - CELL / 2, 130, [text], [0], hue=Hue.QUERY)
-            name = {"form": "label", "texts": [f"layer {layer}", f"Ā_{layer}"]}
-            made.node(f"layer {layer}", "", (0, y - 38, 200, 76), **name)
-        for k in range(len(words)) if down else [query]:
+            at, hop, ends = path[-1], hops[down - 1], (top, top - step + tall)
+            path.append(max({*range(count)} - {*path}, key=hop[at].__getitem__, default=at))
+            flows, taken = shares[:, None] * hop, np.zeros_like(hop)
+            shares, taken[at, path[-1]] = flows.sum(axis=0), flows[at, path[-1]]
+            made.fan(f"hop {layer}", middles, ends, flows, hue=Hue.LAYER)
+            made.fan(f"path {layer}", middles, ends, taken, hue=Hue.QUERY)
+            x, y = middles[[at, path[-1]]].mean() - 65, sum(ends) / 2 - CELL / 2
+            text, name = f"× {hop[at, path[-1]]:.2f}", [f"layer {layer}", f"Ā_{layer}"]
+            made.node(f"factor {layer}", text, (x, y, 130, CELL), hue=Hue.QUERY)
+            made.node(f"layer {layer}", "", (0, y - 12, 200, 76), form="label", texts=name)
+        for k in range(count) if down else [query]:
             box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]
-            fill = {"hue": Hue.QUERY, "level": 0.4} if k == to else {"hue": Hue.LAYER}
+            fill = {"hue": Hue.QUERY, "level": 0.4} if k == path[-1] else {"hue": Hue.LAYER}
             made.node(f"row {down} {k}", "", box, texts=texts, **fill)
-    text = " ← ".join(f"“{words[k]}”" for k in path) + ": "
-    text += " · ".join(f"{each:.2f}" for each in factors)
+    factors = [hop[pair] for hop, pair in zip(hops, pairwise(path), strict=True)]
+    text = f"{' ← '.join(words[k] for k in path)}: {' · '.join(f'{x:.2f}' for x in factors)}"
     text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f}."
     made.node("row of R", "row of R", (0, HIGH - tall, 200, tall), form="label")
-    made.stop("all", text, [], ["path", "row", "factor", "layer", "fewest"])
+    made.stop("all", text, [], ["path", "row", "factor", "layer"])
     return made.drawing(f"The hops to “{words[query]}”", caption=text)
-
-
-def _strongest(hops: Sequence[flow.Figures], query: int) -> list[int]:
-    """Return the positions of the strongest path from a query that moves at each hop, and away."""
-    best, back, moves = np.eye(len(hops[0]))[query], list[np.ndarray](), 1 - np.eye(len(hops[0]))
-    for hop in hops:
-        paths = best[:, None] * hop * moves
-        best, back = paths.max(axis=0), [paths.argmax(axis=0), *back]
-    best[query] = 0
-    path = [int(best.argmax())]
-    for before in back:
-        path.insert(0, int(before[path[0]]))
-    return path
 
 
 @view(needs.gives_probabilities, silence=True)

@@ -9,15 +9,7 @@ from numpy.typing import NDArray
 
 from foveate.data.series import Windows, labels
 from foveate.decode.search import token_log_probabilities
-from foveate.look.draw.charts import (
-    Curve,
-    ForecastDrawing,
-    LinesDrawing,
-    Mark,
-    PanelGrid,
-    line_chart,
-)
-from foveate.look.draw.colors import Hue
+from foveate.look.draw.charts import ForecastDrawing, LinesDrawing, PanelGrid, line_chart
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, sheet
 from foveate.look.views import view
 from foveate.look.views.examples import attends, evaluated_split, exposed, forecasts
@@ -64,19 +56,16 @@ def forecast(
     quantiles = task.predict(run.model, windows)[0]  # (H, C, Q)
     ahead = task.scaling.leave(quantiles.swapaxes(1, 2)).swapaxes(1, 2)[:, channel]
     truth, past = windows.table.values[rows, channel], np.full(read - 1, np.nan)
-    (low, high), middle = np.sort(ahead, axis=1)[:, [0, -1]].T, ahead[:, ahead.shape[1] // 2]
-    low, middle, high = (np.append([*past, truth[read - 1]], y) for y in (low, middle, high))
+    low, high = np.sort(ahead, axis=1)[:, [0, -1]].T
+    ends = ahead[:, ahead.shape[1] // 2], low, high
+    middle, *band = (np.append([*past, truth[read - 1]], values) for values in ends)
     levels, name, unit = task.config.quantiles, task.names[channel], task.config.series.unit
-    band = {"low": low, "high": high} if len(levels) > 1 else {}
-    lines = LinesDrawing(
-        title=f"{name} from {dates[read]}", x=np.arange(len(dates), dtype=float), labels=dates,
-        curves=[
-            Curve(name="actual", y=truth, hue=Hue.LAYER, faint=True),
-            Curve(name="forecast", y=middle, hue=Hue.KEY, **band),
-        ],
-        across="date", up=f"{name} ({unit})" if unit else name,
-        marks=[Mark(x=read - 1, label="read up to t")],
-        caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if band else "",
+    lines = line_chart(
+        range(len(dates)), {"forecast": middle, "actual": truth}, "date",
+        f"{name} ({unit})" if unit else name, f"{name} from {dates[read]}",
+        bands={"forecast": (band[0], band[1])} if len(levels) > 1 else {}, labels=dates,
+        marks={"read up to t": read - 1}, faint="actual",
+        caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if len(levels) > 1 else "",
     )  # fmt: skip
     strip = None if attends(run) else attention_strip(run, windows, text, target, layer, head)
     return ForecastDrawing(title=lines.title, lines=lines, strip=strip)

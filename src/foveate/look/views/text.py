@@ -1,7 +1,6 @@
 """Views of what a model writes: probabilities, the n best, the beam, scores by length."""
 
 import difflib
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -145,8 +144,8 @@ def probabilities(
             for k, other in zip(others.tokens, others.log_p, strict=True)
         ]
         if len(choices) < len(tokenizer.pieces):
-            rest = max(0.0, 1 - sum(choice.p for choice in choices))
-            choices.append(Choice(text="any other", p=rest))
+            rest = 1 - sum(choice.p for choice in choices)
+            choices.append(Choice(text="any other", p=max(0.0, rest)))
         note = f"entropy {others.entropy:.1f} nats"
         p = math.exp(chance)
         words.append(Word(text=label, value=p, space=space, note=note, alternatives=choices))
@@ -255,11 +254,8 @@ def _words(text: str) -> list[str]:
 
 def bracketed(output: Texts, reference: Texts) -> str:
     """Return a text with brackets around the words that are not in the reference, in order."""
-    groups = itertools.groupby(
-        zip(output, in_order(output, reference), strict=True), lambda p: p[1]
-    )
-    parts = [(right, " ".join(word for word, _ in pairs)) for right, pairs in groups]
-    return " ".join(text if right else f"[{text}]" for right, text in parts)
+    pairs = zip(output, in_order(output, reference), strict=True)
+    return " ".join(word if right else f"[{word}]" for word, right in pairs).replace("] [", " ")
 
 
 def referenced(run: Run, text: str | None, target: str | None, split: str) -> tuple[str, str]:

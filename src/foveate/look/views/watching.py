@@ -91,14 +91,8 @@ class Watched:
 
     def node(self, partial: PartialHypothesis) -> Node:
         """Return a partial hypothesis in the form in which it is drawn."""
-        return Node(
-            id=partial.id,
-            parent=partial.parent,
-            text=self.name(partial),
-            log_p=partial.log_p,
-            score=partial.score,
-            state=partial.state,
-        )
+        shared = Node.model_fields.keys() - {"text"}
+        return Node(text=self.name(partial), **{each: getattr(partial, each) for each in shared})
 
     def lanes(
         self, best: Output | None = None, title: str = "", greedy: Sequence[Node] = ()

@@ -203,7 +203,8 @@ def test_probabilities_are_those_of_scoring(run: Run) -> None:
     assert view.arrays()["words"].tolist() == ["A", "B", "C", "</s>"]
     close(np.log(view.arrays()["values"]), scored.token_log_probabilities, terms=MODEL)
     p = view.arrays()["p"]
-    assert p.shape == (4, 3) and (np.diff(p, axis=1) <= 0).all()
+    assert p.shape == (4, 4) and (np.diff(p[:, :3], axis=1) <= 0).all()
+    close(p.sum(axis=1), 1)  # with that of any other token
     whole = draw("probabilities", run, **PAIR, top=10_000)
     everything = whole.arrays()["p"]
     close(everything.sum(axis=1), 1)

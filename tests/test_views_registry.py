@@ -292,7 +292,7 @@ def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
     assert draw("growing", run).rows[0] == ["source", "a b c", ""]  # the longest of the split
     nodes = {node.name: node for node in draw("growing", run, run).nodes}
     titles = [nodes[f"text {row}"].texts for row in range(4)]
-    one = [f"Transformer {run.path.name}", f"{drawn.rows[-1][2]} right"]
+    one = ["Transformer", run.path.name, f"{drawn.rows[-1][2]} right"]
     assert titles == [["source"], ["reference"], one, one]
     output = str(run.translate(["a b c"])[0]).split()
     hues = [nodes[f"text 2 word {k}"].hue for k in range(len(output))]

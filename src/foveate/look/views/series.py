@@ -29,11 +29,8 @@ def horizon(runs: Sequence[Run], split: str = "test") -> LinesDrawing:
     curves: dict[str, list[float]] = {}
     for run in runs:
         for name, curve in run.evaluate(split=split).curves.items():
-            naive = name in ("last_value", "seasonal_naive")
-            label = name.replace("_", " ")
-            if not naive and len(runs) > 1:
-                label = f"{run.path.name}, {label}"
-            curves.setdefault(label, curve)
+            of_run = len(runs) > 1 and name not in ("last_value", "seasonal_naive")
+            curves.setdefault(f"{run.path.name}, " * of_run + name.replace("_", " "), curve)
     title = f"Error against horizon, {split}"
     return line_chart(None, curves, "steps ahead", "mean squared error, scaled", title, "y")
 

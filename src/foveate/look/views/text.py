@@ -143,9 +143,8 @@ def probabilities(
             Choice(text=visible(token_name(tokenizer, k)), p=math.exp(other))
             for k, other in zip(others.tokens, others.log_p, strict=True)
         ]
-        if len(choices) < len(tokenizer.pieces):
-            rest = 1 - sum(choice.p for choice in choices)
-            choices.append(Choice(text="any other", p=max(0.0, rest)))
+        rest = Choice(text="any other", p=max(0.0, 1 - sum(choice.p for choice in choices)))
+        choices += [rest] * (len(choices) < len(tokenizer.pieces))
         note = f"entropy {others.entropy:.1f} nats"
         p = math.exp(chance)
         words.append(Word(text=label, value=p, space=space, note=note, alternatives=choices))

@@ -171,19 +171,15 @@ def line_chart(
 ) -> LinesDrawing:  # fmt: skip
     """Return a chart with a line for each name over the same positions; ``marks`` have names.
 
-    Positions are 1, 2, … by default; a line with fewer values ends earlier. The ``faint`` one is
-    grey.
+    Positions are 1, 2, … by default; a line with fewer values ends earlier; ``faint`` is grey.
     """
     longest = max(map(len, curves.values()), default=0)
     x = np.arange(1.0, 1 + longest) if x is None else np.asarray(x, float)
     lines = {name: np.append(y, np.full(len(x) - len(y), np.nan)) for name, y in curves.items()}
-    grey = {"hue": Hue.LAYER, "faint": True}
+    grey = {faint: {"hue": Hue.LAYER, "faint": True}}
     return LinesDrawing(
         title=title, caption=caption, x=x, across=across, up=up, log=log, labels=list(labels),
-        curves=[
-            Curve(name=name, y=y, **_band(bands, name), **grey if name == faint else {})
-            for name, y in lines.items()
-        ],
+        curves=[Curve(name=n, y=y, **_band(bands, n), **grey.get(n, {})) for n, y in lines.items()],
         marks=[Mark(x=place, label=label) for label, place in (marks or {}).items()],
     )  # fmt: skip
 

@@ -48,11 +48,10 @@ def ablation(
     sharp = np.stack([record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost])
     worth, ends = loss.values.array, (float(np.floor(20 * sharp.min()) / 20), 1.0)
     labels = [f"L{layer}H{head}" for layer, head in np.ndindex(worth.shape)]
-    told = np.full(worth.size, np.nan)
     for of, text in (worth, "worth the most"), (sharp, "the sharpest, worth"):
         at = int(of.argmax())
         labels[at] += f": {text} {worth.flat[at]:.2f}"
-        told[at] = worth.flat[at]
+    told = np.where([":" in label for label in labels], worth.flatten(), np.nan)
     return line_chart(
         sharp.flatten(), {"loss": worth.flatten(), "named": told},
         f"sharpness of a map of {spaced(block_of(next(iter(lost))))}: mean of the largest α",

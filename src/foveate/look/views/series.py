@@ -53,9 +53,8 @@ def forecast(
     quantiles = task.predict(run.model, windows)[0]  # (H, C, Q)
     ahead = task.scaling.leave(quantiles.swapaxes(1, 2)).swapaxes(1, 2)[:, channel]
     truth, past = windows.table.values[rows, channel], np.full(read - 1, np.nan)
-    low, high = np.sort(ahead, axis=1)[:, [0, -1]].T
-    ends = ahead[:, ahead.shape[1] // 2], low, high
-    middle, *band = (np.append([*past, truth[read - 1]], values) for values in ends)
+    three = ahead[:, ahead.shape[1] // 2], *np.sort(ahead, axis=1)[:, [0, -1]].T
+    middle, *band = (np.append([*past, truth[read - 1]], values) for values in three)
     levels, name, unit = task.config.quantiles, task.names[channel], task.config.series.unit
     lines = line_chart(
         range(len(dates)), {"forecast": middle, "actual": truth}, "date",

@@ -242,8 +242,7 @@ def compared(given: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -
             box = starts[k], y - 20, starts[k + 1] - starts[k] - 12, 40
             hue = Hue.LAYER if good else Hue.GRADIENT
             made.node(f"text {number} word {k}", word, box, hue=hue, level=0.25)
-    text = "Orange: not in the reference. A word is right if it is there, in its order."
-    return made.drawing(" ".join(given["source"]), caption=text)
+    return made.drawing(" ".join(given["source"]), caption="Orange: not in the reference.")
 
 
 def _words(text: str) -> list[str]:

@@ -98,9 +98,7 @@ def at(places: Floats, x: Floats, y: Floats) -> Floats:
 def common_places(of_runs: Sequence[Floats]) -> Floats:
     """Return all positions of all runs, or evenly spaced ones if they are too many."""
     every = np.unique(np.concatenate([*of_runs, np.zeros(0)]))
-    if len(every) <= PLACES:
-        return every
-    return np.linspace(every[0], every[-1], PLACES)
+    return every if len(every) <= PLACES else np.linspace(every[0], every[-1], PLACES)
 
 
 def film(run: Path, after: int = -1) -> FilmDrawing:
@@ -168,9 +166,8 @@ def health(run: Run) -> SheetGrid:
         ("ratio", "‖update‖ / ‖weights‖, log₁₀ against 1/1000", -3.0),
     ):
         values = np.array([[line[name].get(m) for line in lines] for m in modules], float)
-        with np.errstate(divide="ignore"):
-            power = np.log10(values) - zero
-        power[~np.isfinite(power)] = np.nan
+        known = (values > 0) & np.isfinite(values)
+        power = np.log10(np.where(known, values, np.nan)) - zero
         far = float(np.nanmax(np.abs(power), initial=0.1)) if zero else None
         sheets.append(
             sheet(

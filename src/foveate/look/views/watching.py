@@ -70,9 +70,8 @@ class Watched:
     def output(self, path: list[PartialHypothesis], score: float | None = None) -> Output:
         """Return the output of a path."""
         ids = [partial.token for partial in path]
-        ended = ids[-1] == EOS and EOS in self.task.silent
+        last, ended = path[-1], ids[-1] == EOS and EOS in self.task.silent
         ids = ids[:-1] if ended else ids
-        last = path[-1]
         value = last.score if score is None else score
         return Output(ids, self.task.text_of(ids), last.log_p, value, ended, path)
 

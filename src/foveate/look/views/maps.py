@@ -111,9 +111,9 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             shares, taken[at, path[-1]] = flows.sum(axis=0), flows[at, path[-1]]
             made.fan(f"hop {layer}", middles, ends, flows, hue=Hue.LAYER)
             made.fan(f"path {layer}", middles, ends, taken, hue=Hue.QUERY)
-            x, y = middles[[at, path[-1]]].mean() - 65, sum(ends) / 2 - CELL / 2
+            x, y = middles[[at, path[-1]]].mean() - 128, sum(ends) / 2 - CELL / 2
             text, name = f"× {hop[at, path[-1]]:.2f}", [f"layer {layer}", f"Ā_{layer}"]
-            made.node(f"factor {layer}", text, (x, y, 130, CELL), hue=Hue.QUERY)
+            made.node(f"factor {layer}", text, (x, y - 12, 116, CELL), form="label")
             made.node(f"layer {layer}", "", (0, y - 12, 200, 76), form="label", texts=name)
         for k in range(count) if down else [query]:
             box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]

@@ -298,8 +298,9 @@ def test_the_view_of_one_forecast(trained: dict[str, Run]) -> None:
         if not run.task.config.quantiles:
             close(arrays["forecast"][LOOK_BACK:], output[:, -1])
         rows = slice(int(windows.starts[0]), int(windows.starts[0]) + LOOK_BACK)
-        close(arrays["read, up to t"][:LOOK_BACK], windows.table.values[rows, -1])
-        assert np.isnan(arrays["read, up to t"][LOOK_BACK:]).all()
+        close(arrays["actual"][:LOOK_BACK], windows.table.values[rows, -1])
+        assert arrays["forecast"][LOOK_BACK - 1] == arrays["actual"][LOOK_BACK - 1]
+        assert np.isnan(arrays["forecast"][: LOOK_BACK - 1]).all()
         assert arrays["labels"][LOOK_BACK] == "2020-01-20"
         assert ("looked at" in arrays) == (name == "patch")
         assert view.figure().axes

@@ -19,6 +19,7 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
 from foveate.errors import UserError
 from foveate.look.draw.analyses import lens
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.maps import AttentionDrawing
 from foveate.look.flow import rollout
 from foveate.look.perturbations import importance
@@ -202,7 +203,8 @@ def test_probabilities_are_those_of_scoring(run: Run) -> None:
     assert view.arrays()["words"].tolist() == ["A", "B", "C", "</s>"]
     close(np.log(view.arrays()["values"]), scored.token_log_probabilities, terms=MODEL)
     p = view.arrays()["p"]
-    assert p.shape == (4, 3) and (np.diff(p, axis=1) <= 0).all()
+    assert p.shape == (4, 4) and (np.diff(p[:, :3], axis=1) <= 0).all()
+    close(p.sum(axis=1), 1)  # with that of any other token
     whole = draw("probabilities", run, **PAIR, top=10_000)
     everything = whole.arrays()["p"]
     close(everything.sum(axis=1), 1)
@@ -288,9 +290,13 @@ def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
         assert name == f"… {text[-1]}" and shown == bracketed(output, ["A", "B", "C"])
         assert right == f"{sum(in_order(output, ['A', 'B', 'C'])):.0f} of 3"
     assert draw("growing", run).rows[0] == ["source", "a b c", ""]  # the longest of the split
-    table = draw("growing", run, run)
-    assert [row[1:] for row in table.rows[2:]] == 2 * [drawn.rows[-1][1:]]
-    assert [row[0] for row in table.rows[2:]] == 2 * [f"Transformer {run.path.name}"]
+    nodes = {node.name: node for node in draw("growing", run, run).nodes}
+    titles = [nodes[f"text {row}"].texts for row in range(4)]
+    one = ["Transformer", run.path.name, f"{drawn.rows[-1][2]} right"]
+    assert titles == [["source"], ["reference"], one, one]
+    output = str(run.translate(["a b c"])[0]).split()
+    hues = [nodes[f"text 2 word {k}"].hue for k in range(len(output))]
+    assert hues == [Hue.LAYER if right else 1 for right in in_order(output, ["A", "B", "C"])]
     with pytest.raises(ConfigError, match=r"no source 'c c': give --text and .* --target"):
         draw("growing", run, text="c c")
     assert len(draw("growing", run, text="a " * 40, target="A").rows) == 2 + 24

@@ -51,6 +51,7 @@ class SeriesData(Config):
     date_format: str | None = None
     """Such as "%d/%m/%Y", "unix" or "unix_ms" (seconds since 1970); ISO 8601 where absent."""
     values: tuple[str, ...] | None = None  # the columns of the values; all others where absent
+    unit: str = ""  # of the values, written beside their axis
     missing: Literal["error", "previous", "interpolate"] = "error"
     """A cell without a value is an error, or filled in; "previous" does not see past the gap."""
     gaps: Literal["refuse", "split", "ignore"] = "refuse"  # split: no window spans missing rows

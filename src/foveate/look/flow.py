@@ -47,12 +47,10 @@ def rolled(maps: Maps, residual: float = 0.5) -> dict[str, NDArray[np.float32]]:
                     f"{name}: rollout multiplies layers with as many queries as keys, the same in "
                     f"all; this map is {mean.shape[0]} × {mean.shape[1]}"
                 )
-            own = mixed(weights, residual)
-            last[side] = own @ last[side] if side in last else own
-            products[name] = last[side][None].astype(np.float32)
+            mean = last[side] = mixed(weights, residual) @ last.get(side, np.eye(len(mean)))
         else:
-            seen = last.get("encoder")
-            products[name] = (mean if seen is None else mean @ seen)[None].astype(np.float32)
+            mean = mean @ last.get("encoder", np.eye(mean.shape[1]))
+        products[name] = mean[None].astype(np.float32)
     return products
 
 

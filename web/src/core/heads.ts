@@ -23,14 +23,9 @@ interface Thumb { layer: number; head: number | null; kind: string; button: HTML
 
 const called = (head: number | null) => (head === null ? "mean" : `head ${head}`);
 
-/** The largest weight of a head: its thickest line. Pure. */
-export function story({ values, width }: Matrix, rows: readonly string[], columns: readonly string[]): string {
-  const best = largest(values);
-  return `${rows[Math.floor(best / width)]} → ${columns[best % width]}`;
-}
-
-/** A head as a copy of the sentence: the words twice, joined by lines as wide as the weights. */
-function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">, name: string, does: string, hue: number, wide: number, pitch: number, joined: boolean): SVGElement {
+/** A head as a copy of the sentence: the words twice, joined by lines as wide as the weights, all pale but the thickest. */
+function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">, head: number, wide: number, pitch: number, joined: boolean): SVGElement {
+  const name = called(head), hue = head % 7, best = largest(map.values), does = `${rows[Math.floor(best / map.width)]} → ${columns[best % map.width]}`;
   const limit = APART + Math.min(wide * 0.36, Math.max(...[...rows, ...columns].map((word) => widthOf(word, 12))) + 2);
   const y = (place: number) => HEAD + (place + 0.5) * pitch, [from, to] = [limit + 3, wide - limit - 3], middle = wide / 2, foot = HEAD + Math.max(rows.length, columns.length) * pitch;
   const order = Array.from(map.values, (_, k) => k).filter((k) => map.values[k]! >= LEAST_WEIGHT).sort((a, b) => map.values[a]! - map.values[b]!);
@@ -39,9 +34,9 @@ function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">,
     ...[name, does].map((text, k) => s("text", { class: `fv-name fv-line-${hue}`, x: wide / 2, y: 12 + 15 * k, "text-anchor": "middle" }, fitted(text, wide, 12))),
     ...order.map((k) => {
       const weight = map.values[k]!, [a, b] = [y(Math.floor(k / map.width)), y(k % map.width)];
-      return s("path", { class: `fv-curve fv-line-${hue}`, d: `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`, opacity: 0.3 + 0.7 * weight, style: `stroke-width: ${0.6 + THICK * weight}px` });
+      return s("path", { class: `fv-curve fv-line-${hue}`, d: `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`, opacity: k === best ? 1 : 0.3, style: `stroke-width: ${0.6 + THICK * weight}px` });
     }), ...side(rows, limit, "end"), ...side(columns, wide - limit, "start"),
-    joined && s("path", { class: `fv-curve fv-line-${hue}`, style: "stroke-width: 2px", d: `M${middle} ${foot}v${ARROW - 2}m-4 -5l4 5l4 -5` }));
+    joined && s("path", { class: `fv-curve fv-line-${hue}`, d: `M${middle} ${foot}v${ARROW - 2}m-4 -5l4 5l4 -5` }));
 }
 
 export function heads(choose: (layer: number, head: number | null) => void, large: boolean): Heads {
@@ -85,14 +80,14 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
 
   /** On a slide: each head of the last layer as a copy of the sentence, in a colour of its own. */
   const copy = (maps: BlockMaps, most: number, pitch: number) => {
-    const { block } = maps, wide = Math.floor(((element.parentElement?.clientWidth || 600) - SIDE - most * GAP) / most);
+    const { block } = maps, layer = block.layers.length - 1, wide = Math.floor(((element.parentElement?.clientWidth || 600) - SIDE - most * GAP) / most);
     thumbs = [];
     grid.style.gridTemplateColumns = `${SIDE}px repeat(${most}, ${wide}px)`;
     grid.style.gridTemplateRows = "";
-    grid.replaceChildren(...[block.layers.length - 1].flatMap((layer) => [h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
+    grid.replaceChildren(h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
       const map = maps.map(layer, head);
-      return map ? copied(map, block, `head ${head}`, story(map, block.rows, block.columns), head % 7, wide, pitch, most > 1) : h("span");
-    })]), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left reads right; width: weight, none under 0.2"));
+      return map ? copied(map, block, head, wide, pitch, most > 1) : h("span");
+    }), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column:1/-1;margin:0" }, "left reads right; width: weight, none under 0.2"));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

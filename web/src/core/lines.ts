@@ -119,7 +119,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   const hidden = (memory.get("hidden") as Set<string> | undefined) ?? new Set<string>();
   memory.set("hidden", hidden);
   let place = xs.length - 1, x: Map1 = (v) => v, low = 0;
-  const svg = s("svg", { class: "fv-plot", role: "img", "aria-label": drawing.title || "lines" });
+  const svg = s("svg", { class: "fv-plot", "aria-hidden": "true" });
   const cross = s("path", { class: "fv-cross" }), reading = h("output", { class: "fv-reading fv-small" });
   const box = h("div", { class: "fv-chart", tabindex: 0, role: "application", "aria-roledescription": "lines", "aria-label": drawing.title || "lines" }, svg);
   const looks = looksOf(curves), dash = (k: number) => (drawing.joined ? DASHES[looks[k]![1] % 7]! : "");
@@ -152,9 +152,9 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const up = endsOf(seen().flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp, drawing.named ? NAMED : undefined);
     const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined || drawing.ends ? 0 : 0.25);
     const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
-    const isDirect = Number.isFinite(tallOf(body, Infinity)) && !drawing.named && curves.length > 1; // on a slide: names beside the curves
+    const isKeyed = !drawing.named && curves.length > 1, isDirect = isKeyed && Number.isFinite(tallOf(body, Infinity)); // on a slide: names beside the curves
     const names = curves.map(({ name }) => (isDirect ? broken(name, width * SIDE) : []));
-    keys.hidden = isDirect || curves.length < 2;
+    keys.hidden = isDirect || !isKeyed;
     if (isDirect) frame.right -= Math.max(...names.flat().map((line) => widthOf(line, 12))) + 2 * BESIDE - 12;
     x = along(wide, frame.left, frame.right);
     const count = Math.max(2, Math.floor((frame.right - frame.left) / 60)), spaced = marksOf(wide, count), figures = marked(spaced);
@@ -165,7 +165,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const places = labels.length && !isNamed
       ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % each === 0)
       : spaced.map((value, k) => [x(value), figures[k]!] as const);
-    const beside = drawing.joined ? 0 : 8; // pixels from a point to that of the next curve at one place
+    const beside = drawing.joined || isNamed ? 0 : 8; // pixels from a point to that of the next curve at one place
     const whiskers = ({ low, high }: Curve) => xs.flatMap((at, i) => (isBlank(low[i]) ? [] : [`M${x(at)} ${y(low[i]!)}V${y(high[i]!)}`])).join("");
     /** A name is at the right end; that of a curve which ends at a mark is before the mark, and of one that ends early is at its end. */
     const placeOf = (k: number, row: number) => {

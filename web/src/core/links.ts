@@ -41,7 +41,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     const made = texts.map((text, place) => {
       const here = () => point(side, place), wide = Math.min(limit, widthOf(text, 17) + 2 * GAP), isRow = side === "row";
       return s("g", { pointerenter: here, click: here },
-        s("rect", { x: isRow ? at - wide : at, y: y(place) - step / 2, width: wide, height: step, rx: 4 }),
+        s("rect", { x: isRow ? at - wide : at, y: y(place) - step / 2 + 2, width: wide, height: step - 4, rx: 4 }),
         s("text", { x: isRow ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": isRow ? "end" : "start" }, fitted(text, limit - 10, 15)));
     });
     return (words[side] = made);
@@ -57,7 +57,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     alone = !isWhole && isSame && rows.length === columns.length;
     isTwo = isWhole && !isSame;
     const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
-    const heading = alone ? `${rowMeans} · key` : rowMeans, attended = "key";
+    const heading = `${rowMeans} · ${alone ? "key" : rows.length}`, attended = `key · ${columns.length}`;
     const limit = (texts: readonly string[], over: string) =>
       Math.max(widthOf(over, 12) + 2 * GAP, Math.min(half, Math.max(...texts.map((t) => widthOf(t, 15))) + 34));
     const left = limit(rows, heading), right = alone ? 0 : limit(columns, attended), gap = alone ? 260 : Math.max(90, Math.min(isWhole ? WIDE : APART, room - left - right));

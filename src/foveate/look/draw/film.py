@@ -81,11 +81,10 @@ class FilmDrawing(Drawing):
         return heads.mean(axis=1) if self.head is None else heads[:, self.head]
 
     def arrays(self) -> Arrays:
-        losses = [(f.loss, f.validation) for f in self.frames]
         return {
             "step": np.array([frame.step for frame in self.frames]),
-            "loss": np.array([np.nan if a is None else a for a, _ in losses]),
-            "validation loss": np.array([np.nan if b is None else b for _, b in losses]),
+            "loss": np.array([frame.loss for frame in self.frames], float),
+            "validation loss": np.array([frame.validation for frame in self.frames], float),
             "weights": self.maps(),
             "rows": np.array(self.first_block.rows),
             "columns": np.array(self.first_block.columns),
@@ -119,9 +118,8 @@ class FilmDrawing(Drawing):
             for frame, each in zip(few.frames, few.maps(), strict=True)
         ]
         title = f"{self.title}\ncolumns: {' '.join(map(visible, columns))}\n"
-        return SheetGrid(title=title, sheets=sheets, across=4, caption=self.caption).text(
-            width, color
-        )
+        grid = SheetGrid(title=title, sheets=sheets, across=4, caption=self.caption)
+        return grid.text(width, color)
 
     def webp(self) -> bytes:
         """Return the frames as an animation, with the loss of the example below each."""
@@ -155,7 +153,7 @@ def _film_frames(drawing: FilmDrawing) -> Iterator[NDArray[np.uint8]]:
     title = textwrap.fill(visible(drawing.title), int(13 * size[0]))
     made.suptitle(title, size=figures.FONT_SIZE + 1, parse_math=False)
     steps = [frame.step for frame in drawing.frames]
-    losses = [np.nan if frame.loss is None else frame.loss for frame in drawing.frames]
+    losses = np.array([frame.loss for frame in drawing.frames], float)
     below.plot(steps, losses, color=figures.GRID, linewidth=1.5)
     [line] = below.plot([], [], color=colors.line(0), linewidth=1.8)
     below.set(xlim=(min(steps), max(*steps, 1)))

@@ -242,9 +242,8 @@ def attention(
     """
     block = block or record.first_block()
     record.select(block, layer, head)  # refuses unknown ones now, not during drawing
-    if scale is not None:
-        colors.scale(scale)  # raises if there is none
     scale = scale or "absolute"
+    colors.scale(scale)  # raises if there is none
     names = record.names(block)
     place = range(len(names))[layer]
     name, heads = block_of(names[place]), len(record.maps[names[place]])
@@ -279,9 +278,8 @@ def heads(
     block = block or record.first_block()
     for name in record.layers(block):
         record.drawn(name)
-    if scale is not None:
-        colors.scale(scale)  # raises if there is none
     name, scale = block_of(record.names(block)[0]), scale or "absolute"
+    colors.scale(scale)  # raises if there is none
     return HeadsView(record=record, block=name, block_label=block, form="heads", scale=scale)
 
 

@@ -19,16 +19,7 @@ import foveate.look.draw.figures as figures
 from foveate.errors import UserError
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import ScaleName, Weights, attention
-from foveate.look.draw.parts import (
-    Arrays,
-    DrawingPart,
-    Floats,
-    Label,
-    Numbers,
-    Pixels,
-    Text,
-    visible,
-)
+from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, Pixels, Text, visible
 from foveate.look.draw.terminal import cut
 from foveate.look.records import AttentionRecord, block_of, spaced
 
@@ -107,7 +98,7 @@ class PictureDrawing(Drawing):
 
 
 def picture_drawing(
-    pixels: NDArray[np.uint8], title: str = "", places: Floats | None = None,
+    pixels: NDArray[np.uint8], title: str = "", places: NDArray[np.floating] | None = None,
     sides: Sequence[int] = (),
 ) -> PictureDrawing:  # fmt: skip
     """Return a picture (C, H, W), with a path of glimpses centred at ``places`` (T, 2)."""

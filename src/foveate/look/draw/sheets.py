@@ -68,6 +68,7 @@ class SheetDrawing(Drawing):
     def fill(self, ax: Axes, height: float = 0.16) -> None:
         """Fill axes with the cells of a sheet, with rows ``height`` inches high, and label them."""
         values, least, most = self.values.array, self.least, self.most
+        least, most = (-max(most, -least), max(most, -least)) if least < 0 < most else (least, most)
         hues = "PuOr_r" if least < 0 < most else "cividis"
         masked = np.ma.masked_invalid(values)
         ax.pcolormesh(masked, cmap=hues, vmin=least, vmax=most, rasterized=True)

@@ -56,10 +56,9 @@ class WordsDrawing(Drawing):
     condition: Text = ""
 
     def arrays(self) -> Arrays:
-        values = [np.nan if word.value is None else word.value for word in self.words]
         arrays: Arrays = {
             "words": np.array([visible(word.text) for word in self.words]),
-            "values": np.array(values),
+            "values": np.array([word.value for word in self.words], float),
         }
         count = min((len(word.alternatives) for word in self.words), default=0)
         if count:

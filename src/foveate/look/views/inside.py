@@ -51,11 +51,12 @@ def ablation(
     for of, text in (worth, "worth the most"), (sharp, "the sharpest, worth"):
         at = int(of.argmax())
         labels[at] += f": {text} {worth.flat[at]:.2f}"
+    told = np.where([":" in label for label in labels], worth.flatten(), np.nan)
     return line_chart(
-        sharp.flatten(), {"loss": worth.flatten()},
+        sharp.flatten(), {"loss": worth.flatten(), "named": told},
         f"sharpness of a map of {spaced(block_of(next(iter(lost))))}: mean of the largest α",
         "worth: log p lost per token without the head", "Sharp maps and the loss without them",
-        labels=labels, caption="L0H1 is head 1 of layer 0.",
+        labels=labels, caption="L0H1 is head 1 of layer 0.", faint="loss",
     ).model_copy(update={"named": True, "joined": False, "ends": ends})  # fmt: skip
 
 

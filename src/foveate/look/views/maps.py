@@ -1,5 +1,7 @@
 """Views of attention: a map, all heads, weights over a picture, masks, flow through layers."""
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 
@@ -10,11 +12,12 @@ import foveate.look.views.examples as needs
 from foveate.config import ConfigError
 from foveate.engine.answers import Picture
 from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import AttentionView, HeadsView, LinksView, ScaleName
 from foveate.look.draw.parts import visible
 from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
-from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import BESIDE, CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, SheetGrid, alike, sheet
 from foveate.look.records import AttentionRecord, Units, block_of, spaced
 from foveate.look.relevance import contrasted
@@ -26,7 +29,7 @@ from foveate.run import Run
 from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
-FEWEST = 0.03  # smaller shares of a hop are not drawn
+PALE = -6.0  # the other end of the colours of a mask, whose 1 is near their white middle
 MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
 
@@ -87,30 +90,40 @@ def rollout(
 
 
 def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawing:
-    """Draw the share of each position in one of the output, layer by layer: rows of Ā_L … Ā_l.
+    """Draw the hops to a position, and a path in orange: always to the word that is read most.
 
-    Raises `ConfigError` for a position that does not exist.
+    The path has no word twice. Raises `ConfigError` for a position that does not exist.
     """
     layers = record.layers(block or record.first_block())
     words = [visible(word) for word in record.axes(layers[0])[1]]
-    if query >= len(words):
-        raise ConfigError(f"--query {query}: there are {len(words)} positions, from 0")
-    made, step, shares = SceneMaker(), (HIGH - 112) / len(layers), np.eye(len(words))[query]
-    middles = made.row("words", ["row of R:", f"“{words[query]}”"], words, HIGH, up=79)
-    made.node("output", f"“{words[query]}”", (middles[query] + 48, 6, 150, CELL), form="label")
-    made.node("fewest", f"lines: ≥ {FEWEST:g}", (0, 6, 200, CELL), form="label")
-    for up, name in enumerate(["", *reversed(layers)]):
-        top = 6 + step * up
-        if name:
-            flows = shares[:, None] * flow.mixed(record.drawn(name))
-            shares, some = flows.sum(axis=0), np.where(flows >= FEWEST, flows, 0)
-            made.fan(f"hop {up}", middles, (top, top + CELL - step), some, hue=2)
-            made.node(name, f"Ā_{len(layers) - up}", (0, top - step / 2, 200, 48), form="label")
-        own = slice(query, query + 1) if up == 0 else slice(None)  # the output itself, above all
-        texts = [f"{share:.2f}" for share in shares[own]]
-        made.cells(f"row {up}", middles[own], top, 84, texts, shares[own], hue=2)
-    best = max({*range(len(words))} - {query}, key=shares.__getitem__, default=query)
-    text = f"Over all paths: {shares[query]:.2f} of itself, {shares[best]:.2f} of “{words[best]}”."
+    if query >= (count := len(words)):
+        raise ConfigError(f"--query {query}: there are {count} positions, from 0")
+    hops, path = [flow.mixed(record.drawn(name)) for name in reversed(layers)], [query]
+    pitch, tall = (WIDE - BESIDE) / count, min(70.0, HIGH / (2 * len(hops) + 1))
+    made, step, shares = SceneMaker(), (HIGH - tall) / len(hops), np.eye(count)[query]
+    middles, wide = BESIDE + pitch * (np.arange(count) + 0.5), min(132.0, pitch - 10)
+    for down in range(len(hops) + 1):
+        top, layer = step * down, len(hops) - down
+        if down:
+            at, hop, ends = path[-1], hops[down - 1], (top, top - step + tall)
+            path.append(max({*range(count)} - {*path}, key=hop[at].__getitem__, default=at))
+            flows, taken = shares[:, None] * hop, np.zeros_like(hop)
+            shares, taken[at, path[-1]] = flows.sum(axis=0), flows[at, path[-1]]
+            made.fan(f"hop {layer}", middles, ends, flows, hue=Hue.LAYER)
+            made.fan(f"path {layer}", middles, ends, taken, hue=Hue.QUERY)
+            x, y = middles[[at, path[-1]]].mean() - 128, sum(ends) / 2 - CELL / 2
+            text, name = f"× {hop[at, path[-1]]:.2f}", [f"layer {layer}", f"Ā_{layer}"]
+            made.node(f"factor {layer}", text, (x, y - 12, 116, CELL), form="label")
+            made.node(f"layer {layer}", "", (0, y - 12, 200, 76), form="label", texts=name)
+        for k in range(count) if down else [query]:
+            box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]
+            fill = {"hue": Hue.QUERY, "level": 0.4} if k == path[-1] else {"hue": Hue.LAYER}
+            made.node(f"row {down} {k}", "", box, texts=texts, **fill)
+    factors = [hop[pair] for hop, pair in zip(hops, pairwise(path), strict=True)]
+    text = f"{' ← '.join(words[k] for k in path)}: {' · '.join(f'{x:.2f}' for x in factors)}"
+    text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f}."
+    made.node("row of R", "row of R", (0, HIGH - tall, 200, tall), form="label")
+    made.stop("all", text, [], ["path", "row", "factor", "layer"])
     return made.drawing(f"The hops to “{words[query]}”", caption=text)
 
 
@@ -195,10 +208,10 @@ def masks(
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
                 f"{drawn_maps.ROWS[record.row_means(names[0])]}, i",
-                "attends to, j" + " (encoder)" * ("cross" in name),
+                f"attends to, j ({'encoder' if 'decoder.self' not in name else 'decoder'})",
                 ColorScale(0.0, 1.0, " " if side else key),
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
-            )
+            ).model_copy(update={"least": PALE})
         )  # fmt: skip
     title = "Who can attend to whom" + f" ({key})" * bool(side)
     return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=2)

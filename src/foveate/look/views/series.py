@@ -29,11 +29,8 @@ def horizon(runs: Sequence[Run], split: str = "test") -> LinesDrawing:
     curves: dict[str, list[float]] = {}
     for run in runs:
         for name, curve in run.evaluate(split=split).curves.items():
-            naive = name in ("last_value", "seasonal_naive")
-            label = name.replace("_", " ")
-            if not naive and len(runs) > 1:
-                label = f"{run.path.name}, {label}"
-            curves.setdefault(label, curve)
+            of_run = len(runs) > 1 and name not in ("last_value", "seasonal_naive")
+            curves.setdefault(f"{run.path.name}, " * of_run + name.replace("_", " "), curve)
     title = f"Error against horizon, {split}"
     return line_chart(None, curves, "steps ahead", "mean squared error, scaled", title, "y")
 
@@ -55,25 +52,19 @@ def forecast(
     dates = labels(windows.table.dates[rows], windows.table.dates)
     quantiles = task.predict(run.model, windows)[0]  # (H, C, Q)
     ahead = task.scaling.leave(quantiles.swapaxes(1, 2)).swapaxes(1, 2)[:, channel]
-    truth, past = windows.table.values[rows, channel], np.full(read, np.nan)
-    lines = {
-        "read, up to t": np.append(truth[:read], np.full(windows.horizon, np.nan)),
-        "actual": np.append(past, truth[read:]),
-        "forecast": np.append(past, ahead[:, ahead.shape[1] // 2]),
-    }
-    bands = {}
-    if ahead.shape[1] > 1:
-        low, high = np.sort(ahead, axis=1)[:, [0, -1]].T
-        bands["forecast"] = np.append(past, low), np.append(past, high)
-    levels = task.config.quantiles
-    chart = line_chart(
-        range(len(dates)), lines, "date", task.names[channel],
-        f"{task.names[channel]} from {dates[read]}", bands=bands, labels=dates,
-        marks={"t": read - 1},
-        caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if bands else "",
+    truth, past = windows.table.values[rows, channel], np.full(read - 1, np.nan)
+    three = ahead[:, ahead.shape[1] // 2], *np.sort(ahead, axis=1)[:, [0, -1]].T
+    middle, *band = (np.append([*past, truth[read - 1]], values) for values in three)
+    levels, name, unit = task.config.quantiles, task.names[channel], task.config.series.unit
+    lines = line_chart(
+        range(len(dates)), {"forecast": middle, "actual": truth}, "date",
+        f"{name} ({unit})" if unit else name, f"{name} from {dates[read]}",
+        bands={"forecast": (band[0], band[1])} if len(levels) > 1 else {}, labels=dates,
+        marks={"read up to t": read - 1}, faint="actual",
+        caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if len(levels) > 1 else "",
     )  # fmt: skip
     strip = None if attends(run) else attention_strip(run, windows, text, target, layer, head)
-    return ForecastDrawing(title=chart.title, lines=chart, strip=strip)
+    return ForecastDrawing(title=lines.title, lines=lines, strip=strip)
 
 
 def attention_strip(

@@ -1,9 +1,8 @@
 """Views of what a model writes: probabilities, the n best, the beam, scores by length."""
 
 import difflib
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -18,8 +17,11 @@ from foveate.decode.constraints import Next
 from foveate.decode.search import Search
 from foveate.decode.watch import alternatives
 from foveate.look.draw.charts import PanelGrid, line_chart
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.parts import Cell, visible
+from foveate.look.draw.scene import BESIDE, HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.terminal import wrap
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
 from foveate.look.hooks import calls_of
 from foveate.look.views import view
@@ -141,6 +143,8 @@ def probabilities(
             Choice(text=visible(token_name(tokenizer, k)), p=math.exp(other))
             for k, other in zip(others.tokens, others.log_p, strict=True)
         ]
+        rest = Choice(text="any other", p=max(0.0, 1 - sum(choice.p for choice in choices)))
+        choices += [rest] * (len(choices) < len(tokenizer.pieces))
         note = f"entropy {others.entropy:.1f} nats"
         p = math.exp(chance)
         words.append(Word(text=label, value=p, space=space, note=note, alternatives=choices))
@@ -191,41 +195,65 @@ def by_length(
 @view(needs.translates)
 def growing(
     runs: Sequence[Run], text: str | None = None, target: str | None = None, split: str = "test"
-) -> TableDrawing:
+) -> TableDrawing | SceneDrawing:
     """Draw outputs for ever longer beginnings of one source, a row for each.
 
     Brackets are around words that are not in the reference of the whole source, in its order.
-    Several runs give their outputs for the whole source. The reference is
+    Several runs give their outputs for the whole source, drawn word by word. The reference is
     ``target``, or that of the text in the split; without a text it is the longest source of at most
     24 words. Raises `ConfigError` for a text without one.
     """
     source, reference = referenced(runs[0], text, target, split)
-    words, expected = source.split(), reference.replace("?", " ?").split()
-    ends = np.unique(np.linspace(1, len(words), min(MOST_ROWS, len(words))).round().astype(int))
-    beginnings = [" ".join(words[:end]) for end in (ends if len(runs) == 1 else ends[-1:])]
-    answers = [str(answer) for run in runs for answer in run.translate(beginnings)]
-    outputs = [answer.replace("?", " ?").split() for answer in answers]  # in French a word alone
-    names = described(runs) if len(runs) > 1 else [f"… {words[end - 1]}" for end in ends]
-    rows: list[list[Cell]] = [["source", source, ""], ["reference", reference, ""]]
+    words, expected = source.split(), _words(reference)
     tokenizer = runs[0].need(TextToText, "read a text").tokenizers[0]
-    read = " ".join(tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids)
-    rows += [["read as", read, ""]] * (SPECIALS[UNK] in read)
-    for name, output in zip(names, outputs, strict=True):
+    read = [tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids]
+    given = {"source": words} | ({"read as": read} if SPECIALS[UNK] in read else {})
+    given["reference"] = expected
+    if len(runs) > 1:
+        outputs = [_words(str(run.translate([source])[0])) for run in runs]
+        return compared(given, zip(described(runs), outputs, strict=True))
+    ends = np.unique(np.linspace(1, len(words), min(MOST_ROWS, len(words))).round().astype(int))
+    beginnings = [" ".join(words[:end]) for end in ends]
+    rows: list[list[Cell]] = [[name, " ".join(each), ""] for name, each in given.items()]
+    for end, answer in zip(ends, runs[0].translate(beginnings), strict=True):
+        output = _words(str(answer))
         right = f"{sum(in_order(output, expected)):.0f} of {len(expected)}"
-        rows.append([name, bracketed(output, expected), right])
+        rows.append([f"… {words[end - 1]}", bracketed(output, expected), right])
     return TableDrawing(
         title=source, rows=rows, columns=["", "text", "right words"],
         caption="Marked: not in the reference. A word is right if it is there, in its order.",
     )  # fmt: skip
 
 
+def compared(given: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -> SceneDrawing:
+    """Draw outputs below what is given, word by word; orange ones are not in the reference."""
+    outputs, reference = [*written], given["reference"]
+    made, pitch = SceneMaker(), HIGH / (len(given) + len(outputs))
+    for number, (name, words) in enumerate([*given.items(), *outputs]):
+        right, titles = [word != SPECIALS[UNK] for word in words], wrap([name], 14)
+        if number >= len(given):
+            right = [*map(bool, in_order(words, reference))]
+            titles.append(f"{sum(right)} of {len(reference)} right")
+        y, room = pitch * (number + 0.5), WIDE - BESIDE
+        sizes = [17.0 * len(word) + 40 for word in words]
+        starts = BESIDE + np.cumsum([0, *sizes]) * room / max(room, sum(sizes))
+        made.node(f"text {number}", "", (0, y - 48, BESIDE - 20, 96), form="label", texts=titles)
+        for k, (word, good) in enumerate(zip(words, right, strict=True)):
+            box = starts[k], y - 20, starts[k + 1] - starts[k] - 12, 40
+            hue = Hue.LAYER if good else Hue.GRADIENT
+            made.node(f"text {number} word {k}", word, box, hue=hue, level=0.25)
+    return made.drawing(" ".join(given["source"]), caption="Orange: not in the reference.")
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text, where a question mark is one, as in French."""
+    return text.replace("?", " ?").replace("'", "’").split()
+
+
 def bracketed(output: Texts, reference: Texts) -> str:
     """Return a text with brackets around the words that are not in the reference, in order."""
-    groups = itertools.groupby(
-        zip(output, in_order(output, reference), strict=True), lambda p: p[1]
-    )
-    parts = [(right, " ".join(word for word, _ in pairs)) for right, pairs in groups]
-    return " ".join(text if right else f"[{text}]" for right, text in parts)
+    pairs = zip(output, in_order(output, reference), strict=True)
+    return " ".join(word if right else f"[{word}]" for word, right in pairs).replace("] [", " ")
 
 
 def referenced(run: Run, text: str | None, target: str | None, split: str) -> tuple[str, str]:
@@ -245,7 +273,8 @@ def referenced(run: Run, text: str | None, target: str | None, split: str) -> tu
 def in_order(output: Texts, reference: Texts) -> list[float]:
     """Return 1 for each output word that matches a word of the reference, in its order, else 0."""
     right = [0.0] * len(output)
-    matcher = difflib.SequenceMatcher(None, output, reference, False)
+    before, after = ([word.rstrip(".") for word in words] for words in (output, reference))
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for start, _, length in matcher.get_matching_blocks():
         right[start : start + length] = [1.0] * length
     return right

@@ -46,13 +46,8 @@ def curves(runs: Sequence[Run], across: Across = "step") -> PanelGrid:
     lines = [line for log in logs.values() for line in log]
     known = {name for line in lines if line["event"] == "train" for name in line}
     panels = [panel(logs, "train", name, across) for name in LOGGED if name in known]
-    figures = {
-        name: None
-        for line in lines
-        if line["event"] == "valid"
-        for name, value in line.items()
-        if name not in APART and isinstance(value, int | float)
-    }
+    logged = [item for line in lines if line["event"] == "valid" for item in line.items()]
+    figures = dict.fromkeys(n for n, v in logged if n not in APART and isinstance(v, int | float))
     panels += [panel(logs, "valid", name, across) for name in figures]
     return PanelGrid(panels=panels, title=f"Training of {', '.join(logs)}")
 
@@ -65,10 +60,9 @@ def panel(
     points: dict[str, tuple[Floats, Floats]] = {}
     for run, log in logs.items():
         lines = [line for line in log if line["event"] == event and name in line and key in line]
-        x = np.array([line[key] / unit for line in lines])
-        y = np.array([np.nan if line[name] is None else line[name] for line in lines], float)
+        x, y = (np.array([line[each] for line in lines], float) for each in (key, name))
         if len(x):
-            points[run] = x, y
+            points[run] = x / unit, y
     places = common_places([x for x, _ in points.values()])
     drawn, hues = [], list(logs)
     for run, (x, y) in points.items():
@@ -104,9 +98,7 @@ def at(places: Floats, x: Floats, y: Floats) -> Floats:
 def common_places(of_runs: Sequence[Floats]) -> Floats:
     """Return all positions of all runs, or evenly spaced ones if they are too many."""
     every = np.unique(np.concatenate([*of_runs, np.zeros(0)]))
-    if len(every) <= PLACES:
-        return every
-    return np.linspace(every[0], every[-1], PLACES)
+    return every if len(every) <= PLACES else np.linspace(every[0], every[-1], PLACES)
 
 
 def film(run: Path, after: int = -1) -> FilmDrawing:
@@ -173,11 +165,9 @@ def health(run: Run) -> SheetGrid:
         ("gradient", "gradient norm, log₁₀", 0.0),
         ("ratio", "‖update‖ / ‖weights‖, log₁₀ against 1/1000", -3.0),
     ):
-        table = [[line[name].get(module) for line in lines] for module in modules]
-        values = np.array([[np.nan if v is None else v for v in row] for row in table], float)
-        with np.errstate(divide="ignore"):
-            power = np.log10(values) - zero
-        power[~np.isfinite(power)] = np.nan
+        values = np.array([[line[name].get(m) for line in lines] for m in modules], float)
+        known = (values > 0) & np.isfinite(values)
+        power = np.log10(np.where(known, values, np.nan)) - zero
         far = float(np.nanmax(np.abs(power), initial=0.1)) if zero else None
         sheets.append(
             sheet(

@@ -70,9 +70,8 @@ class Watched:
     def output(self, path: list[PartialHypothesis], score: float | None = None) -> Output:
         """Return the output of a path."""
         ids = [partial.token for partial in path]
-        ended = ids[-1] == EOS and EOS in self.task.silent
+        last, ended = path[-1], ids[-1] == EOS and EOS in self.task.silent
         ids = ids[:-1] if ended else ids
-        last = path[-1]
         value = last.score if score is None else score
         return Output(ids, self.task.text_of(ids), last.log_p, value, ended, path)
 
@@ -91,14 +90,8 @@ class Watched:
 
     def node(self, partial: PartialHypothesis) -> Node:
         """Return a partial hypothesis in the form in which it is drawn."""
-        return Node(
-            id=partial.id,
-            parent=partial.parent,
-            text=self.name(partial),
-            log_p=partial.log_p,
-            score=partial.score,
-            state=partial.state,
-        )
+        shared = Node.model_fields.keys() - {"text"}
+        return Node(text=self.name(partial), **{each: getattr(partial, each) for each in shared})
 
     def lanes(
         self, best: Output | None = None, title: str = "", greedy: Sequence[Node] = ()

@@ -63,7 +63,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, from = x + each / 2;
       put(`chip ${h}`, "", boxAt(x, 58, each, 80), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
       row.slice(0, MOST).forEach((alpha, k) => {
-        const to = pitch * (k + 0.5) + Math.min(24, pitch / (count + 1)) * (h - (count - 1) / 2); // at its word
+        const to = pitch * (k + 0.5) + Math.min(16, pitch / (count + 1)) * (h - (count - 1) / 2); // at its word
         if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 138), at(from, 290), at(to, 290), at(to, 440)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
       });
     }
@@ -72,30 +72,30 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** One query in numbers: k, e, α and v of each key from below, their mean above, and at the left what belongs to the query. */
   function numbers() {
     const { head, row, letters, equations } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
-    const keys = largestOf(weights, KEYS - 1), first = 430, pitch = (WIDE - first) / keys.length, wide = Math.min(130, pitch - 12), top = Math.max(...weights), best = weights.indexOf(top);
-    const size = values.get("key")!.shape[2] ?? 0, few = (more: string) => (size > 1 ? more : ""), number = (stage: string, position = row) => vector(stage, head, position)[0]!, numbered = (stage: string, position = row) => number(stage, position) + few(" ⋯"), factor = (text: string) => (text[0] === "−" ? `(${text})` : text);
+    const keys = largestOf(weights, KEYS - 1), first = 440, pitch = (WIDE - first) / keys.length, wide = Math.min(134, pitch - 10), top = Math.max(...weights), best = weights.indexOf(top);
+    const size = values.get("key")!.shape[2] ?? 0, few = (more: string) => (size > 1 ? more : ""), number = (stage: string, position = row) => vector(stage, head, position)[0]!, numbered = (stage: string, position = row) => number(stage, position) + few("\u2009⋯"), factor = (text: string) => (text[0] === "−" ? `(${text})` : text);
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
     const cell = (key: string, x: number, y: number, text: string, stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, FLAT), stage, { texts: [text], hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
-    const say = (stage: string, key: string, text: string, x: number, y: number, wide = first - 206) => put(key, text, boxAt(x - 10 / unit, y, wide, FLAT), stage, { form: "label", level: 1 }); // begins at x
+    const say = (stage: string, key: string, text: string, x: number, y: number, wide = 240) => put(key, text, boxAt(x - 10 / unit, y, wide, FLAT), stage, { form: "label", level: 1 }); // begins at x
     const by = (stage: string, letter: string) => (equations[stage] && equations[stage].length < 27 ? equations[stage] : called(letter)); // as it is computed
     for (const [stage, text, y] of [["v", called("v") === called("memory") ? called("v") : by("value", "v"), 92], ["α", called("α"), 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", called("memory"), 484]] as const)
-      say(stage, `name ${stage}`, text, 196, y);
-    say("h", "name own h", by("query", "q"), 110, 440, 320);
-    say("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 240, 2);
+      say(stage, `name ${stage}`, text, 186, y);
+    say("h", "name own h", by("query", "q"), 103, 440, 320);
+    label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - wide / 2 - 182, 2, 170);
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
-    put("h word", writes ? `after ${word}` : word, boxAt(2, 484, 184, FLAT), "h", query);
+    put("h word", writes ? `after ${word}` : word, boxAt(2, 484, 170, FLAT), "h", query);
     for (const [stage, text, y, tall] of [["c", "2. mix", 58, 152], ["e", "1. compare", 274, 160]] as const) {
       put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
-      say(stage, `${stage} step`, text, 16, y + 12, 180);
+      say(stage, `${stage} step`, text, 2, y - 38);
     }
-    cell("q own", 94 - wide / 2, 384, numbered("query"), "q", 1);
+    cell("q own", 87 - wide / 2, 384, numbered("query"), "q", 1);
     cell("c own", centre - wide / 2, 2, numbered("context"), "c", 3);
-    up("q from", 94, 484, 422, "q");
+    up("q from", 87, 484, 422, "q");
     if (isSoft) put("α softmax", "softmax", boxAt(first, 226, pitch * keys.length - pitch + wide, 32), "α", { hue: 5 });
     if (!isOne) {
       if (writes) say("c", "c writes", `→ ${writes}`, centre + wide / 2 + 12, 2);
-      for (const stage of ["", "q", "k", "v"]) for (const [side, x, wide] of [["decoder", 2, 184], ["encoder", first, WIDE - first]] as const) label(`${stage} work`, `h ${side} ${stage}`, side, x, 524, wide, 34);
+      for (const stage of ["", "q", "k", "v"]) for (const [side, x] of [["decoder", 87], ["encoder", centre]] as const) label(`${stage} work`, `h ${side} ${stage}`, side, x - 85, 524, 170, 34);
     }
     keys.forEach((k, place) => {
       const x = first + pitch * place, to = middle(place);
@@ -112,7 +112,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       label("c", `c times ${k}`, "×", x, 131, wide, 28); // v, times its α
       line(`c from ${k}`, [at(to, 92), at(to, 62), at(centre, 70), at(centre, 40)], "c", { hue: 5, weight: weights[k]! });
     });
-    line("e from query", [at(94, 384), at(94, 354), at(middle(keys.length - 1) - 15, 354)], "e", { hue: 1 });
+    line("e from query", [at(87, 384), at(87, 354), at(middle(keys.length - 1) - 15, 354)], "e", { hue: 1 });
     const [q, k, score] = [number("query"), factor(number("key", best)), written(scores[best]!)]; // the key with the largest weight, worked out
     const product = panel.score === "scaled_dot" ? `(${q} · ${k}${few(" + …")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${q} + ${k}${few(", …")})` : "";
     const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 526, 1110, 29); // at its own stop
@@ -127,10 +127,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** One word through all heads: projected, attending, their answers as one long vector, and what one matrix makes of it. */
   function joined() {
     const [heads = 1, , size = 1] = values.get("context")!.shape, wide = values.get("output")!.shape[2] ?? 1;
-    const pitch = Math.min(heads > 1 ? 256 : 640, 1030 / heads), left = 210, high = 48, gap = 42;
+    const pitch = Math.min(heads > 1 ? 256 : 640, 1016 / heads), left = 224, high = 48, gap = 42;
     const row = (key: string, y: number, ...texts: string[]) => put(`o ${key} name`, "", boxAt(0, y - 14, left - 14, 76), "o", { form: "label", texts });
     const whole = (key: string, text: string, y: number) => put(`o ${key}`, "", boxAt(left, y, pitch * heads, high), "o", { texts: [text] });
-    const few = (stage: string, head: number, most: number, size: number) => vector(stage, head, panel.row, most).join(", ") + (size > most ? ", ⋯" : "");
+    const few = (stage: string, head: number, most: number, size: number) => vector(stage, head, panel.row, most).join("  ") + (size > most ? " ⋯" : "");
     row("out", 16, `o: 1 × ${wide}`);
     whole("out", few("output", 0, 4, wide), 16);
     whole("matrix", `W_O: ${size * heads} × ${wide}`, 106);

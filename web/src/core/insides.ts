@@ -73,13 +73,13 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function numbers() {
     const { head, row, letters, equations } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
     const keys = largestOf(weights, KEYS - 1), first = 440, pitch = (WIDE - first) / keys.length, wide = Math.min(134, pitch - 10), top = Math.max(...weights), best = weights.indexOf(top);
-    const size = values.get("key")!.shape[2] ?? 0, few = (more: string) => (size > 1 ? more : ""), number = (stage: string, position = row) => vector(stage, head, position)[0]!, numbered = (stage: string, position = row) => number(stage, position) + few("\u2009⋯"), factor = (text: string) => (text[0] === "−" ? `(${text})` : text);
+    const size = values.get("key")!.shape[2] ?? 0, few = (more: string) => (size > 1 ? more : ""), number = (stage: string, position = row) => vector(stage, head, position)[0]!, numbered = (stage: string, position = row) => number(stage, position) + few("_{ ⋯}"), factor = (text: string) => (text[0] === "−" ? `(${text})` : text);
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
     const cell = (key: string, x: number, y: number, text: string, stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, FLAT), stage, { texts: [text], hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
     const say = (stage: string, key: string, text: string, x: number, y: number, wide = 240) => put(key, text, boxAt(x - 10 / unit, y, wide, FLAT), stage, { form: "label", level: 1 }); // begins at x
     const by = (stage: string, letter: string) => (equations[stage] && equations[stage].length < 27 ? equations[stage] : called(letter)); // as it is computed
-    for (const [stage, text, y] of [["v", called("v") === called("memory") ? called("v") : by("value", "v"), 92], ["α", called("α"), 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", called("memory"), 484]] as const)
+    for (const [stage, text, y] of [["v", by("value", "v"), 92], ["α", called("α"), 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", called("memory"), 484]] as const)
       say(stage, `name ${stage}`, text, 186, y);
     say("h", "name own h", by("query", "q"), 103, 440, 320);
     label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - wide / 2 - 182, 2, 170);
@@ -87,7 +87,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     put("h word", writes ? `after ${word}` : word, boxAt(2, 484, 170, FLAT), "h", query);
     for (const [stage, text, y, tall] of [["c", "2. mix", 58, 152], ["e", "1. compare", 274, 160]] as const) {
       put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
-      say(stage, `${stage} step`, text, 2, y - 38);
+      say(stage, `${stage} step`, text, 12, y - 44);
     }
     cell("q own", 87 - wide / 2, 384, numbered("query"), "q", 1);
     cell("c own", centre - wide / 2, 2, numbered("context"), "c", 3);
@@ -95,7 +95,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     if (isSoft) put("α softmax", "softmax", boxAt(first, 226, pitch * keys.length - pitch + wide, 32), "α", { hue: 5 });
     if (!isOne) {
       if (writes) say("c", "c writes", `→ ${writes}`, centre + wide / 2 + 12, 2);
-      for (const stage of ["", "q", "k", "v"]) for (const [side, x] of [["decoder", 87], ["encoder", centre]] as const) label(`${stage} work`, `h ${side} ${stage}`, side, x - 85, 524, 170, 34);
+      for (const stage of ["", "q", "k", "v"]) for (const [side, x] of [["decoder", 87], ["encoder", centre]] as const) label(`${stage} work`, `h ${side} ${stage}`, `${side} side`, x - 85, 524, 170, 34);
     }
     keys.forEach((k, place) => {
       const x = first + pitch * place, to = middle(place);

@@ -71,9 +71,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** One query in numbers: k, e, α and v of each key from below, their mean above, and at the left what belongs to the query. */
   function numbers() {
-    const { head, row, letters, equations } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
+    const { head, row, letters, equations } = panel, weights = rowOf(values.get("weights")!, head, row), scores = rowOf(values.get("score")!, head, row);
     const keys = largestOf(weights, KEYS - 1), first = 440, pitch = (WIDE - first) / keys.length, wide = Math.min(134, pitch - 10), top = Math.max(...weights), best = weights.indexOf(top);
-    const size = values.get("key")!.shape[2] ?? 0, few = (more: string) => (size > 1 ? more : ""), number = (stage: string, position = row) => vector(stage, head, position)[0]!, numbered = (stage: string, position = row) => number(stage, position) + few("_{ ⋯}"), factor = (text: string) => (text[0] === "−" ? `(${text})` : text);
+    const size = values.get("key")!.shape[2] ?? 0, few = (more: string) => (size > 1 ? more : ""), number = (stage: string, position = row) => written(rowOf(values.get(stage)!, head, position)[0]!), factor = (text: string) => (text[0] === "−" ? `(${text})` : text);
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
     const cell = (key: string, x: number, y: number, text: string, stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, FLAT), stage, { texts: [text], hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
@@ -82,15 +82,15 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (const [stage, text, y] of [["v", by("value", "v"), 92], ["α", called("α"), 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", called("memory"), 484]] as const)
       say(stage, `name ${stage}`, text, 186, y);
     say("h", "name own h", by("query", "q"), 103, 440, 320);
-    label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - wide / 2 - 182, 2, 170);
-    const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
-    put("h word", writes ? `after ${word}` : word, boxAt(2, 484, 170, FLAT), "h", query);
+    label("c", "name own c", `c = Σ_i ${called("α")} ${called("v")}`, centre - wide / 2 - 182, 2, 170);
+    const writes = panel.tokens.writes?.[row]?.[0], query = { form: "box", hue: 1, level: 0.25 } as const;
+    put("h word", (writes ? "after " : "") + panel.rows[row]!, boxAt(2, 484, 170, FLAT), "h", query);
     for (const [stage, text, y, tall] of [["c", "2. mix", 58, 152], ["e", "1. compare", 274, 160]] as const) {
       put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
       say(stage, `${stage} step`, text, 12, y - 44);
     }
-    cell("q own", 87 - wide / 2, 384, numbered("query"), "q", 1);
-    cell("c own", centre - wide / 2, 2, numbered("context"), "c", 3);
+    cell("q own", 87 - wide / 2, 384, vector("query", head), "q", 1);
+    cell("c own", centre - wide / 2, 2, vector("context", head), "c", 3);
     up("q from", 87, 484, 422, "q");
     if (isSoft) put("α softmax", "softmax", boxAt(first, 226, pitch * keys.length - pitch + wide, 32), "α", { hue: 5 });
     if (!isOne) {
@@ -100,10 +100,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     keys.forEach((k, place) => {
       const x = first + pitch * place, to = middle(place);
       put(`h word ${k}`, panel.columns[k]!, boxAt(x, 484, wide, FLAT), "h", isOne && k === row ? query : { form: "word" });
-      cell(`k ${k}`, x, 384, numbered("key", k), "k", 0);
+      cell(`k ${k}`, x, 384, vector("key", head, 1, k), "k", 0);
       cell(`e ${k}`, x, 286, written(scores[k]!), "e", null, 0);
       cell(`α ${k}`, x, 160, written(weights[k]!), "α", 5, weights[k]!);
-      cell(`v ${k}`, x, 92, numbered("value", k), "v", 2, 0.1 + 0.9 * weights[k]!);
+      cell(`v ${k}`, x, 92, vector("value", head, 1, k), "v", 2, 0.1 + 0.9 * weights[k]!);
       up(`k from ${k}`, to, 484, 422, "k");
       up(`e from ${k}`, to, 384, 324, "e");
       put(`e meets ${k}`, equations.score?.includes("q + k") ? "+" : "·", boxAt(to - 15, 339, 30, 30), "e", { form: "plus" });
@@ -113,7 +113,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(`c from ${k}`, [at(to, 92), at(to, 62), at(centre, 70), at(centre, 40)], "c", { hue: 5, weight: weights[k]! });
     });
     line("e from query", [at(87, 384), at(87, 354), at(middle(keys.length - 1) - 15, 354)], "e", { hue: 1 });
-    const [q, k, score] = [number("query"), factor(number("key", best)), written(scores[best]!)]; // the key with the largest weight, worked out
+    const q = number("query"), k = factor(number("key", best)), score = written(scores[best]!); // the key with the largest weight, worked out
     const product = panel.score === "scaled_dot" ? `(${q} · ${k}${few(" + …")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${q} + ${k}${few(", …")})` : "";
     const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 526, 1110, 29); // at its own stop
     work("e", product && `“${panel.columns[best]!}”: e = ${product} = ${score}`);
@@ -130,14 +130,14 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const pitch = Math.min(heads > 1 ? 256 : 640, 1016 / heads), left = 224, high = 48, gap = 42;
     const row = (key: string, y: number, ...texts: string[]) => put(`o ${key} name`, "", boxAt(0, y - 14, left - 14, 76), "o", { form: "label", texts });
     const whole = (key: string, text: string, y: number) => put(`o ${key}`, "", boxAt(left, y, pitch * heads, high), "o", { texts: [text] });
-    const few = (stage: string, head: number, most: number, size: number) => vector(stage, head, panel.row, most).join("  ") + (size > most ? " ⋯" : "");
     row("out", 16, `o: 1 × ${wide}`);
-    whole("out", few("output", 0, 4, wide), 16);
+    whole("out", vector("output", 0, 4), 16);
     whole("matrix", `W_O: ${size * heads} × ${wide}`, 106);
-    row("joined", 210, "concatenate", `${heads} · ${size} = ${size * heads}`);
-    row("attend", 316, "attend", ...(isSoft ? ["α = softmax(e)"] : []));
-    row("project", 406, "project", ...(isOne ? [`W: ${wide} × ${size}`] : []));
-    whole("word", `x of “${panel.rows[panel.row]!}” for q, all x for K, V`, 496);
+    row("matrix", 106, "4. mix");
+    row("joined", 210, "3. concatenate", `${heads} · ${size} = ${size * heads}`);
+    row("attend", 316, "2. attend", ...(isSoft ? ["α = softmax(e)"] : []));
+    row("project", 406, "1. project", ...(isOne ? [`W: ${wide} × ${size}`] : []));
+    whole("word", `x of “${panel.rows[panel.row]!}” for q, all ${isOne ? "x" : "h"} for K, V`, 496);
     const up = (key: string, x: number, y: number, hue: number | null = null) => line(`o from ${key}`, [at(x, y), at(x, y - gap)], "o", { hue });
     up("matrix", left + (pitch * heads) / 2, 106);
     for (let head = 0; head < heads; head++) {
@@ -146,7 +146,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
         put(`o ${key} ${head}`, "", boxAt(x + side, y, pitch - 2 * side, tall), "o", { texts, hue, level: 0.3 });
         up(`${key} ${head}`, x + pitch / 2, y, hue);
       };
-      part("head", 196, 0, 78, `c^${head}`, few("context", head, pitch > 150 ? PAIR : 1, size));
+      part("head", 196, 0, 78, `c^${head}`, vector("context", head, pitch > 150 ? PAIR : 1));
       part("attend", 316, 6, high, `c^${head} = α^${head} V^${head}`);
       part("project", 406, 6, high, `q^${head}, K^${head}, V^${head}`);
       up(`word ${head}`, left + pitch * (head + 0.5), 496, hueOf(head));
@@ -191,9 +191,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       label("A", `A name ${key}`, text, x, y, wide);
   }
 
-  /** The first numbers of a vector, as they are written. */
-  function vector(stage: string, head: number, position: number, most = 1): string[] {
-    return Array.from(rowOf(values.get(stage)!, head, position).slice(0, most), written);
+  /** The first numbers of a vector, as they are written, and dots for the others. */
+  function vector(stage: string, head: number, most = 1, position = panel.row): string {
+    const all = rowOf(values.get(stage)!, head, position);
+    return Array.from(all.slice(0, most), written).join(" ") + (all.length > most ? "_{ ⋯}" : "");
   }
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */

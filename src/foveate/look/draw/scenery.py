@@ -641,11 +641,10 @@ class _Scene(SceneMaker):
             return
         itself, written = rows == columns, panel.tokens.get("writes")
         facts = {n: f.equation for n, f in stages.items()} | {"row": rows[row]}
-        size = values["query"].shape[-1]
         facts["values"] = "value" if panel.letters["v"][0] == "v" else "state"
         weights = values["weights"].array[panel.head, row]
         facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
-        facts |= self._worked(size)
+        facts |= self._worked(values["query"].shape[-1])
         facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {"": TEXTS["query"] + few * (len(columns) > SHOWN), **TEXTS["build"]}

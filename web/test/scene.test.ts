@@ -37,7 +37,7 @@ test("inside an attention each weight is an arc and each number stands in its bo
   const made = (shape: number[], numbers: number[]): Values => ({ shape, raw: Float32Array.from(numbers), unit: 1 });
   const values = new Map(Object.entries({
     weights: made([1, 1, 2], [0.25, 0.75]), score: made([1, 1, 2], [1, 2]), query: made([1, 1, 2], [1, 0]), key: made([1, 2, 2], [1, 0, 2, 0]),
-    value: made([1, 2, 1], [4, 8]), context: made([1, 1, 1], [7]), output: made([1, 1, 1], [14]),
+    value: made([1, 2, 2], [4, 0, 8, 0]), context: made([1, 1, 2], [7, 0]), output: made([1, 1, 1], [14]),
   }));
   const panel: ScenePanel = { ...PANEL, node: "a", rows: ["q"], columns: ["k", "l"] };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
@@ -45,7 +45,7 @@ test("inside an attention each weight is an arc and each number stands in its bo
   expect(arcs.map(({ weight }) => weight)).toEqual([0.25, 0.75]);
   arcs.forEach(({ points }, k) => expect(points.at(-1)![0]).toBe(310 + 620 * k)); // at its word
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
-  expect([texts("a e 1"), texts("a α 1"), texts("a c own"), texts("a o out")]).toEqual([["2.00"], ["0.75"], ["7.00"], ["14.00"]]);
+  expect([texts("a e 1"), texts("a α 1"), texts("a c own"), texts("a o out")]).toEqual([["2.00"], ["0.75"], ["7.00_{ ⋯}"], ["14.00"]]);
   for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
 });
 

@@ -6,7 +6,7 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.2; // smaller weights are not drawn
-const LINE = 33, TALL = 96, PAIR = 2, LOW = 68, FLAT = 38, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three, of two and of one in a box; stages whose zeros are grey
+const LINE = 33, PAIR = 2, FLAT = 38, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others; numbers of a vector; height of one in a box; stages whose zeros are grey
 const APART = 56; // from the boxes of a cell to the next ones
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
@@ -44,6 +44,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   const label = (stage: string, key: string, text: string, x: number, y: number, wide: number, tall = FLAT) => put(key, text, boxAt(x, y, wide, tall), stage, { form: "label" });
 
+  const isOne = panel.rows.join() === panel.columns.join(), isSoft = panel.normalizer === "softmax"; // one text, else the query is a decoder's
   if (values.has("state")) cell();
   else if (!panel.columns.length) positions();
   else {
@@ -55,96 +56,100 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** What each head of one query attends to; its answers side by side are one vector. */
   function heads() {
     const weights = values.get("weights")!, [count = 1] = weights.shape, t = panel.row, keys = panel.columns.slice(0, MOST), pitch = WIDE / keys.length, each = 936 / count;
-    put(`query ${t}`, `c of “${panel.rows[t]!}”`, boxAt(0, 2, 290, 42), "heads", { form: "word" });
-    label("heads", "faint", `lines: α ≥ ${FAINT}`, 0, 44, 290, 34);
-    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", panel.rows.join() === panel.columns.join() && k === t ? {} : { form: "word" }));
+    put(`query ${t}`, `c of “${panel.rows[t]!}”`, boxAt(0, 77, 290, 42), "heads", { form: "word" });
+    label("heads", "faint", `lines: α ≥ ${FAINT}`, 200, 512, 840, 34);
+    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 444, pitch - 8, 48), "heads", isOne && k === t ? {} : { form: "word" }));
     for (let h = 0; h < count; h++) {
       const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, from = x + each / 2;
-      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}: largest α`, `“${panel.columns[best!]!}” ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
+      put(`chip ${h}`, "", boxAt(x, 58, each, 80), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
       row.slice(0, MOST).forEach((alpha, k) => {
-        const to = pitch * (k + 0.5) + Math.min(24, (8 + 13 * keys[k]!.length) / count) * (h - (count - 1) / 2); // at its word
-        if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 78), at(from, 300), at(to, 300), at(to, 500)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
+        const to = pitch * (k + 0.5) + Math.min(16, pitch / (count + 1)) * (h - (count - 1) / 2); // at its word
+        if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 138), at(from, 290), at(to, 290), at(to, 440)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
       });
     }
   }
 
   /** One query in numbers: k, e, α and v of each key from below, their mean above, and at the left what belongs to the query. */
   function numbers() {
-    const { head, row, letters } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
-    const keys = largestOf(weights, KEYS), first = 344, pitch = 896 / keys.length, wide = Math.min(130, pitch - 16), top = Math.max(...weights);
-    const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
+    const { head, row, letters, equations } = panel, weights = rowOf(values.get("weights")!, head, row), scores = rowOf(values.get("score")!, head, row);
+    const keys = largestOf(weights, KEYS - 1), first = 440, pitch = (WIDE - first) / keys.length, wide = Math.min(134, pitch - 10), top = Math.max(...weights), best = weights.indexOf(top);
+    const size = values.get("key")!.shape[2] ?? 0, few = (more: string) => (size > 1 ? more : ""), number = (stage: string, position = row) => written(rowOf(values.get(stage)!, head, position)[0]!), factor = (text: string) => (text[0] === "−" ? `(${text})` : text);
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
-    const cell = (key: string, x: number, y: number, wide: number, texts: string[], stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, texts.length > 1 ? LOW : FLAT), stage, { texts, hue, level });
+    const cell = (key: string, x: number, y: number, text: string, stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, FLAT), stage, { texts: [text], hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
-    const by = (of: string, matrix: string, input: string) => called(input) + (panel.equations[of]?.includes(matrix) ? ` ${matrix}` : ""); // the product that gives a vector
-    for (const [stage, text, y, tall = FLAT] of [["α", called("α"), 216], ["e", called("e"), 324], ["k", called("k"), 378, LOW], ["h", called("memory"), 488]] as const)
-      label(stage, `name ${stage}`, text, first - 110, y, 106, tall);
-    label("v", "name v", [...new Set([called("v"), by("value", "W_V", "memory")])].join(" = "), first - 194, 118, 190, LOW);
-    label("k", "name k by", by("key", "W_K", "memory"), first - 110, 450, 106, 34);
-    label("q", "name own q", called("q"), 40, 378, 60, LOW);
-    label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 288, 2, 206, LOW);
-    const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
-    put("h word", writes ? `after ${word}` : word, boxAt(2, 488, 228, FLAT), "h", query);
-    label("h", "name own h", by("query", "W_Q", "own"), 126, 450, 104, 34);
-    const size = values.get("key")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
-    for (const [stage, text, y, tall] of [["c", "2. mix", 80, 233], ["e", "1. compare", 320, 132]] as const) {
+    const say = (stage: string, key: string, text: string, x: number, y: number, wide = 240) => put(key, text, boxAt(x - 10 / unit, y, wide, FLAT), stage, { form: "label", level: 1 }); // begins at x
+    const by = (stage: string, letter: string) => (equations[stage] && equations[stage].length < 27 ? equations[stage] : called(letter)); // as it is computed
+    for (const [stage, text, y] of [["v", by("value", "v"), 92], ["α", called("α"), 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", called("memory"), 484]] as const)
+      say(stage, `name ${stage}`, text, 186, y);
+    say("h", "name own h", by("query", "q"), 103, 440, 320);
+    label("c", "name own c", `c = Σ_i ${called("α")} ${called("v")}`, centre - wide / 2 - 182, 2, 170);
+    const writes = panel.tokens.writes?.[row]?.[0], query = { form: "box", hue: 1, level: 0.25 } as const;
+    put("h word", (writes ? "after " : "") + panel.rows[row]!, boxAt(2, 484, 170, FLAT), "h", query);
+    for (const [stage, text, y, tall] of [["c", "2. mix", 58, 152], ["e", "1. compare", 274, 160]] as const) {
       put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
-      label(stage, `${stage} step`, text, 16, y + 4, 170);
+      say(stage, `${stage} step`, text, 12, y - 44);
     }
-    cell("q own", 106, 378, 124, vector("query", head), "q", 1);
-    cell("c own", centre - 67, 2, 134, vector("context", head), "c", 3);
-    up("q from", 112, 488, 446, "q");
-    if (isSoft) put("α softmax", "softmax", boxAt(first, 272, pitch * keys.length - pitch + wide, 36), "α", { hue: 5 });
+    cell("q own", 87 - wide / 2, 384, vector("query", head), "q", 1);
+    cell("c own", centre - wide / 2, 2, vector("context", head), "c", 3);
+    up("q from", 87, 484, 422, "q");
+    if (isSoft) put("α softmax", "softmax", boxAt(first, 226, pitch * keys.length - pitch + wide, 32), "α", { hue: 5 });
+    if (!isOne) {
+      if (writes) say("c", "c writes", `→ ${writes}`, centre + wide / 2 + 12, 2);
+      for (const stage of ["", "q", "k", "v"]) for (const [side, x] of [["decoder", 87], ["encoder", centre]] as const) label(`${stage} work`, `h ${side} ${stage}`, `${side} side`, x - 85, 524, 170, 34);
+    }
     keys.forEach((k, place) => {
-      const x = first + pitch * place, isOwn = isOne && k === row, to = middle(place);
-      put(`h word ${k}`, panel.columns[k]!, boxAt(x, 488, wide, FLAT), "h", isOwn ? query : { form: "word" });
-      cell(`k ${k}`, x, 378, wide, vector("key", head, k), "k", 0);
-      cell(`e ${k}`, x, 324, wide, [written(scores[k]!)], "e", null, 0);
-      cell(`α ${k}`, x, 216, wide, [written(weights[k]!)], "α", 5, weights[k]!);
-      cell(`v ${k}`, x, 118, wide, vector("value", head, k), "v", 2, 0.1 + 0.9 * weights[k]!);
-      up(`k from ${k}`, to, 488, 446, "k");
-      up(`e from ${k}`, to, 378, 362, "e");
-      up(`α read ${k}`, to, 324, isSoft ? 308 : 254, "α");
-      if (isSoft) up(`α from ${k}`, to, 272, 254, "α", 5);
-      label("c", `c times ${k}`, "×", x, 186, wide, 30); // v, times its α
-      line(`c from ${k}`, [at(to, 118), at(to, 90), at(centre, 96), at(centre, 70)], "c", { hue: 5, weight: weights[k]! });
+      const x = first + pitch * place, to = middle(place);
+      put(`h word ${k}`, panel.columns[k]!, boxAt(x, 484, wide, FLAT), "h", isOne && k === row ? query : { form: "word" });
+      cell(`k ${k}`, x, 384, vector("key", head, 1, k), "k", 0);
+      cell(`e ${k}`, x, 286, written(scores[k]!), "e", null, 0);
+      cell(`α ${k}`, x, 160, written(weights[k]!), "α", 5, weights[k]!);
+      cell(`v ${k}`, x, 92, vector("value", head, 1, k), "v", 2, 0.1 + 0.9 * weights[k]!);
+      up(`k from ${k}`, to, 484, 422, "k");
+      up(`e from ${k}`, to, 384, 324, "e");
+      put(`e meets ${k}`, equations.score?.includes("q + k") ? "+" : "·", boxAt(to - 15, 339, 30, 30), "e", { form: "plus" });
+      up(`α read ${k}`, to, 286, isSoft ? 258 : 198, "α");
+      if (isSoft) up(`α from ${k}`, to, 226, 198, "α", 5);
+      label("c", `c times ${k}`, "×", x, 131, wide, 28); // v, times its α
+      line(`c from ${k}`, [at(to, 92), at(to, 62), at(centre, 70), at(centre, 40)], "c", { hue: 5, weight: weights[k]! });
     });
-    line("e from query", [at(208, 378), at(208, 343), at(first - 90, 343)], "e", { hue: 1 });
-    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? `first ${PAIR} numbers of each vector` : "", 65, 531, 1110, 29);
-    const best = weights.indexOf(top), [q, k] = [vector("query", head), vector("key", head, best)], score = written(scores[best]!); // the key with the largest weight, worked out
-    const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
-    const product = panel.score === "scaled_dot" ? `(${pairs("·", " + ")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${pairs("+", ", ")})` : "";
-    const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 531, 1110, 29); // at its own stop
+    line("e from query", [at(87, 384), at(87, 354), at(middle(keys.length - 1) - 15, 354)], "e", { hue: 1 });
+    const q = number("query"), k = factor(number("key", best)), score = written(scores[best]!); // the key with the largest weight, worked out
+    const product = panel.score === "scaled_dot" ? `(${q} · ${k}${few(" + …")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${q} + ${k}${few(", …")})` : "";
+    const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 526, 1110, 29); // at its own stop
     work("e", product && `“${panel.columns[best]!}”: e = ${product} = ${score}`);
     if (isSoft) work("α", `“${panel.columns[best]!}”: α = e^{${score} − ${factor(score)}} / Σ = 1 / ${written(1 / top)} = ${written(top)}`);
-    const most = largestOf(weights, PAIR).map((n) => `${written(weights[n]!)} · ${factor(vector("value", head, n)[0]!)}`);
-    work("c", `c = ${most.join(" + ")}${weights.length > PAIR ? " + …" : ""} = ${vector("context", head)[0]!}`);
+    const most = largestOf(weights, PAIR).map((n) => `${written(weights[n]!)} · ${factor(number("value", n))}`);
+    work("c", `c = ${most.join(" + ")}${weights.length > PAIR ? " + …" : ""} = ${number("context")}`);
     joined();
     if (isOne && panel.rows.length > 1) products();
   }
 
   /** One word through all heads: projected, attending, their answers as one long vector, and what one matrix makes of it. */
   function joined() {
-    const context = values.get("context")!, output = values.get("output")!, [heads = 1, , size = 1] = context.shape, wide = output.shape[2] ?? 1;
-    const pitch = Math.min(heads > 1 ? 256 : 640, 1030 / heads), left = 210, middle = left + (pitch * heads) / 2, word = panel.rows[panel.row]!;
-    const few = size > PAIR ? [`${PAIR} of ${size} each`] : [];
-    const row = (key: string, texts: string[], y: number, tall: number) => put(`o ${key} name`, "", boxAt(0, y, left - 14, tall), "o", { form: "label", texts });
-    const whole = (key: string, label: string, y: number, tall: number, more: Partial<Inner> = {}) => put(`o ${key}`, label, boxAt(left, y, pitch * heads, tall), "o", more);
-    row("out", ["o", ...(wide > PAIR ? [`${PAIR} of ${wide}`] : [])], 2, TALL);
-    put("o out", "", boxAt(middle - 90, 2, 180, TALL), "o", { texts: vector("output", 0), level: 0.3 });
-    whole("matrix", `× W_O, ${size * heads} × ${wide}, + b_O`, 126, 52);
-    row("joined", ["concatenate", ...few], 212, TALL);
-    row("attend", ["attend"], 340, 48);
-    row("project", ["project"], 420, 48);
-    whole("word", `x of “${word}” for q, all x for K, V`, 504, 48);
-    line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
+    const [heads = 1, , size = 1] = values.get("context")!.shape, wide = values.get("output")!.shape[2] ?? 1;
+    const pitch = Math.min(heads > 1 ? 256 : 640, 1016 / heads), left = 224, high = 48, gap = 42;
+    const row = (key: string, y: number, ...texts: string[]) => put(`o ${key} name`, "", boxAt(0, y - 14, left - 14, 76), "o", { form: "label", texts });
+    const whole = (key: string, text: string, y: number) => put(`o ${key}`, "", boxAt(left, y, pitch * heads, high), "o", { texts: [text] });
+    row("out", 16, `o: 1 × ${wide}`);
+    whole("out", vector("output", 0, 4), 16);
+    whole("matrix", `W_O: ${size * heads} × ${wide}`, 106);
+    row("matrix", 106, "4. mix");
+    row("joined", 210, "3. concatenate", `${heads} · ${size} = ${size * heads}`);
+    row("attend", 316, "2. attend", ...(isSoft ? ["α = softmax(e)"] : []));
+    row("project", 406, "1. project", ...(isOne ? [`W: ${wide} × ${size}`] : []));
+    whole("word", `x of “${panel.rows[panel.row]!}” for q, all ${isOne ? "x" : "h"} for K, V`, 496);
+    const up = (key: string, x: number, y: number, hue: number | null = null) => line(`o from ${key}`, [at(x, y), at(x, y - gap)], "o", { hue });
+    up("matrix", left + (pitch * heads) / 2, 106);
     for (let head = 0; head < heads; head++) {
-      const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2;
-      put(`o head ${head}`, "", boxAt(x, 212, pitch, TALL), "o", { texts: vector("context", head), ...own });
-      put(`o attend ${head}`, `c^${head} = α^${head} V^${head}`, boxAt(x + 6, 340, pitch - 12, 48), "o", own);
-      put(`o project ${head}`, `q^${head}, K^${head}, V^${head}`, boxAt(x + 6, 420, pitch - 12, 48), "o", own);
-      for (const [key, from, to] of [["word", 504, 468], ["project", 420, 388], ["attend", 340, 308], ["head", 212, 178]] as const)
-        line(`o from ${key} ${head}`, [at(up, from), at(up, to)], "o", { hue: hueOf(head) });
+      const part = (key: string, y: number, side: number, tall: number, ...texts: string[]) => {
+        const hue = hueOf(head), x = left + pitch * head;
+        put(`o ${key} ${head}`, "", boxAt(x + side, y, pitch - 2 * side, tall), "o", { texts, hue, level: 0.3 });
+        up(`${key} ${head}`, x + pitch / 2, y, hue);
+      };
+      part("head", 196, 0, 78, `c^${head}`, vector("context", head, pitch > 150 ? PAIR : 1));
+      part("attend", 316, 6, high, `c^${head} = α^${head} V^${head}`);
+      part("project", 406, 6, high, `q^${head}, K^${head}, V^${head}`);
+      up(`word ${head}`, left + pitch * (head + 0.5), 496, hueOf(head));
     }
   }
 
@@ -186,9 +191,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       label("A", `A name ${key}`, text, x, y, wide);
   }
 
-  /** The first numbers of a vector, as they are written. */
-  function vector(stage: string, head: number, position = panel.row): string[] {
-    return Array.from(rowOf(values.get(stage)!, head, position).slice(0, PAIR), written);
+  /** The first numbers of a vector, as they are written, and dots for the others. */
+  function vector(stage: string, head: number, most = 1, position = panel.row): string {
+    const all = rowOf(values.get(stage)!, head, position);
+    return Array.from(all.slice(0, most), written).join(" ") + (all.length > most ? "_{ ⋯}" : "");
   }
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */

@@ -29,7 +29,7 @@ TALL, HEAD = 258.0, 36.0  # of the box of layers, which is as wide as a part, an
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM, NORMED = 88.0, 222.0  # from the left of a part to its residual stream, to its layers
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
-FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
+FAINT, SHOWN = 0.02, 8  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER, UNITS = 60.0, 8  # width of a number in a box; numbers of a vector at most
 LETTER, EDGE = 13.0, 20.0  # width of a letter of a word at least, and free beside a part
 BEST = 4  # tokens of an output, the most probable at each position
@@ -597,7 +597,10 @@ class _Scene(SceneMaker):
         values = {n: f.values for n, f in stages.items()}
         itself, part = weights.rows == weights.columns, weights.rows
         writes = self.produced[:count] if part == "decoder" else []
-        more: dict[str, object] = {"letters": self._letters(stages, itself, part)}
+        letters = self._letters(stages, itself, part)
+        equations = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
+        stages = {n: replace(f, equation=equations[n]) for n, f in stages.items()}
+        more: dict[str, object] = {"letters": letters}
         more["tokens"] = {"writes": [[word] for word in writes]} if writes else {}
         more |= self._kinds(name, stages)
         self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
@@ -636,15 +639,12 @@ class _Scene(SceneMaker):
         values, rows, columns, row = panel.values, panel.rows, panel.columns, panel.row
         if not {"query", "key", "score", "value", "context", "output"} <= set(values):
             return
-        itself, letters = rows == columns, panel.letters
-        written = panel.tokens.get("writes")
-        facts = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
-        facts["row"] = rows[row]
-        size = values["query"].shape[-1]
-        facts["values"] = "value" if letters["v"][0] == "v" else "state"
+        itself, written = rows == columns, panel.tokens.get("writes")
+        facts = {n: f.equation for n, f in stages.items()} | {"row": rows[row]}
+        facts["values"] = "value" if panel.letters["v"][0] == "v" else "state"
         weights = values["weights"].array[panel.head, row]
         facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
-        facts |= self._worked(size)
+        facts |= self._worked(values["query"].shape[-1])
         facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {"": TEXTS["query"] + few * (len(columns) > SHOWN), **TEXTS["build"]}

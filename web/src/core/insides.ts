@@ -193,7 +193,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */
   function positions() {
-    const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
+    const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), isLayer = stages.some((stage) => RECTIFIED.includes(stage)), made = called.map((name, k) => panel.letters[stages[k]!] ?? name), named = made.map((name) => (isLayer ? name.split(" = ")[0]! : name)); // of a layer, its equations are written across
     const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
     const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
@@ -203,18 +203,24 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
-    if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
+    if (sum) {
+      label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
+      words.forEach((word, k) => words.indexOf(word) !== words.lastIndexOf(word) && put(`frame ${k}`, "", boxAt(middle(k, 2) - wide / 2 - 6, 12, wide + 12, 486), "words", { form: "frame", hue: 5 })); // that is there twice
+    }
     stages.forEach((stage, level) => {
-      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
-      const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(40 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
-      const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
+      const own = stage.replaceAll(" ", "-"), given = values.get(stage)!, [, tall = 1, width = 1] = given.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
+      const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min((isLayer ? LINE : 40) * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
+      const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(given, 0, tall === 1 ? 0 : from + k));
       const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => b - a) ?? [] : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? [(sum && units.length ? `entries ${units.toReversed().join(", ")}` : `${count} of ${width} numbers`)] : [];
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] && (!sum || stage === first) ? (sum ? [`entries ${units.toReversed().join(", ")}`, `of ${width}`] : [`${count} of ${width} numbers`]) : [];
       const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
       floor -= room;
-      put(`${own} name`, "", boxAt(0, y + high / 2 - 36, aside - 12, 72), own, { form: "label", texts: [stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, ...few] });
+      put(`${own} name`, "", boxAt(0, y + high / 2 - 36, aside - 12, 72), own, { form: "label", texts: [named[level]!, ...few] });
+      if (isLayer && level) put(`${own} band`, made[level]!, boxAt(aside, floor + room - 16, WIDE - aside, 32), own);
       boxes.set(stage, rows.map((row, k) => {
-        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
+        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, sign = stage === sum ? "=" : stage === second ? `+ ${named[level]!.replace("(t)", `(${from + k})`)}` : "";
+        if (sign) label(own, `${own} sign ${k}`, sign, x, floor + room - FLAT / 2, across);
+        const tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
@@ -261,12 +267,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       }
     }
     for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
-      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, bus = a + (road.includes(read) ? 32 : 20); // what is read comes by one line
-      const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && !road.includes(read) ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
-      const low = HIGH + 12 + a - bus, around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, y], [x, y]];
+      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, isRoad = road.includes(read), bus = a + (isRoad ? 36 : 20); // what is read comes by one line
+      const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && !isRoad ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
+      const low = isRoad ? 537 : 557, enter = y + (isLong || !road.length || columns.get(read) ? 0 : isRoad ? -18 : 18), around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, enter], [x, enter]];
       const points = [[a, b], ...(!signed(stage) || isFar && isReset(stage) ? [[bus, b], ...around] : Math.abs(b - y) < 1 ? [[x - 34, y]] : [[x - 17, b], [x - 17, y + 18 * Math.sign(b - y)]])];
-      if (isReset(stage) && to < x) label(stage, stage + " U", `U ${panel.letters[read]!} + b`, to - 190, y + 50, 170);
-      line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), { hue: hueOfStage(read), weight: road.includes(stage) && road.includes(read) ? 0.5 : null });
+      if (isReset(stage) && to < x) label(stage, stage + " U", `U ${panel.letters[read]!} + b`, to - 190, y + 47, 170);
+      line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), { hue: hueOfStage(read), weight: isRoad && road.includes(stage) ? 0.5 : null });
     }
     label(own([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
     if (!isLong && road.length) label("added", "added minus", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);

@@ -24,10 +24,10 @@ from foveate.look.stages import traced
 from foveate.nn.attention import Attention
 
 MOST = 12  # positions of a part that are drawn
-WORDS, STEM, LAYERS, OUTPUT = 488.0, 424.0, 144.0, 80.0  # tops of the rows of the whole picture
-TALL, HEAD = 258.0, 36.0  # of the box of layers, which is as wide as a part, and of its heading
+WORDS, STEM, LAYERS, OUTPUT = 488.0, 434.0, 416.0, 62.0  # tops of rows, but bottom of the layers
+HEAD = 36.0  # of the box of layers, its heading
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
-STREAM, NORMED = 88.0, 222.0  # from the left of a part to its residual stream, to its layers
+SUMS, STREAM, NORMED = 84.0, 118.0, 264.0  # from the left of a part to layers, stream and blocks
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER, UNITS = 60.0, 8  # width of a number in a box; numbers of a vector at most
@@ -84,8 +84,12 @@ class _Scene(SceneMaker):
         blocks = [block for part in self.parts for block in part.blocks]
         recurs = any(block.steps for block in blocks)
         self.lone = all(block.family != "attention" for block in blocks)
+        self.memory = SIDE + 20, 84.0  # where what a decoder reads of an encoder begins
+        self.output = OUTPUT + 18 * (recurs or train)
         self.stem = STEM + 46 * train  # of the embeddings; below other layers than the drawn one
-        self.words = WORDS + (14 * train, -34)[recurs and {*self.places} >= {"encoder", "decoder"}]
+        is_pair = recurs and {*self.places} >= {"encoder", "decoder"}
+        self.words = WORDS + (14 * train, -34 - 20 * self.lone)[is_pair]
+        self.whole: tuple[str, ...] = ALL  # what the whole shows
 
     def box_of(self, name: str) -> Box:
         """Return where a block is drawn; of one that is drawn at each step, the first."""
@@ -121,19 +125,17 @@ class _Scene(SceneMaker):
         recurs = any(block.steps for part in sides for block in part.blocks)
         caption = TEXTS["whole"].get(" ".join(p.name for p in sides), TEXTS["whole"]["encoder"])
         if recurs:
-            fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
-            caption = TEXTS["fed" if fed else "pair" if len(sides) > 1 else "same"]
+            caption = TEXTS["pair" if len(sides) > 1 else "same"]
+            caption = TEXTS["fed"] if "fed" in self.whole else caption
         if self.train:
             return self._going_back()
-        self.stop("whole", caption, ALL)
+        self.stop("whole", caption, self.whole)
         if recurs and len(sides) > 1:
             self._reading(sides)
         for part in [] if recurs else sides:
             inner = [b for b in _layer_of(part, self.layer) if b.branch is not None]
             if inner:
-                x, y, w, _ = self.box_of(part.name)
-                x, w = x - 58, w + (98 if x > WIDE / 2 else 72)  # and the arrow from the encoder
-                box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
+                box = self._around(part.name, any("encoder" in b.reads for b in inner))
                 word = self.places[part.name][self.query]
                 adds = "f(norm(x))" if any(b.family == "norm" for b in inner) else "f(x)"
                 text = f"Each + adds {adds} to x, here in one number of “{word}”."
@@ -149,6 +151,17 @@ class _Scene(SceneMaker):
             self._steps()
         return None
 
+    def _around(self, part: str, reads: bool) -> Box:
+        """Return what a stop in a layer shows: with its sums, and with the encoder's output."""
+        x, y, w, h = self.box_of(part)
+        left, right = x - 112, x + w + 20
+        if part == "decoder" and w < ALONE - 2 * SUMS:
+            left, right = x - (20, 250)[reads], x + w + 112
+        top, end = y - 28, self.stem + 34
+        wide = max(right - left, (end - top) * WIDE / HIGH)
+        high = wide * HIGH / WIDE
+        return (left + right - wide) / 2, (top + end - high) / 2, wide, high
+
     def _words(self, part: str, left: float, wide: float) -> None:
         """Write what a part reads below it, and what a decoder writes above."""
         words = self.places[part]
@@ -156,7 +169,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         if self.words < WORDS:
-            below = left, self.words + 60, wide, 40.0
+            below = left, HIGH - 44, wide, 40.0
             self.node(f"{part} below", part, below, form="label", tag="words")
         written, side = self.produced if part == "decoder" else (), 6 if recurs else 2
         for kind, top, texts in (("reads", self.words, words), ("writes", -10.0, written)):
@@ -175,7 +188,11 @@ class _Scene(SceneMaker):
                 y, high = (top + 8 + 26 * (k % 2), 26.0) if crowded else (top + 10, 40.0)
                 box = x - room / 2, y, room, high
                 self.node(f"{part} {kind} {k}", texts[k], box, form="word", tag="words")
-                up = (OUTPUT, 36.0 + 18 * crowded) if top < 0 else (502.0 - 6 * crowded, STEM + 46)
+                up = (
+                    (502.0 - 6 * crowded, STEM + 46)
+                    if top > 0
+                    else (self.output, 36 + 18 * crowded)
+                )
                 if not self.train and (not recurs or kind == "writes"):
                     self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
@@ -189,9 +206,16 @@ class _Scene(SceneMaker):
         before = [*takewhile(lambda b: b.layer is None, part.blocks)]
         after = [b for b in part.blocks[len(before) :] if b.layer is None] + [*rest]
         layers = len({b.layer for b in part.blocks} - {None})
+        groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
+        branches = [group for group in groups if group[0].branch is not None]
+        most = max(len({b.branch for b in _layer_of(p, self.layer)} - {None}) for p in self.parts)
+        tall = LAYERS - self.output - 60
+        pitch = (tall - HEAD) / max(1, most)  # the same in both parts
+        tall -= pitch * (most - len(branches))
+        top, inner = LAYERS - tall, wide - 2 * SUMS
         if layers:
-            self.node(name, "", (left, LAYERS, wide, TALL), form="group", tag="whole")
-            head = left + STREAM + 116, LAYERS + 2, wide - STREAM - 122, 34.0
+            self.node(name, "", (left + SUMS, top, inner, tall), form="group", tag="whole")
+            head = left + SUMS + 66, top + 2, inner - 72, 34.0
             number = 1 + (drawn[0].layer or 0)
             label = f"layer {number} of {layers}" if self.train else f"{layers} ×"
             whose = name if wide != ALONE else "" if self.train else "layer"
@@ -199,17 +223,19 @@ class _Scene(SceneMaker):
             self.node(f"{name} head", label, head, form="label", tag="words")
             if self.train and layers > 1:
                 other = f"layer {3 - number}" if layers == 2 else f"the other {layers - 1} layers"
-                box = left, LAYERS + TALL + 8, wide, 38.0
+                box = left + SUMS, LAYERS + 8, inner, 38.0
                 self.node(f"{name} others", other, box, tag="whole")
+                away = [b.name for b in part.blocks if b.layer not in (None, drawn[0].layer)]
+                self.homes |= dict.fromkeys(away, f"{name} others")
         self._row(name, before, (left, self.stem, wide, 44), " + ")
-        self._row(name, after, (left, OUTPUT, wide, 44), " → ")
-        end = OUTPUT + (44 if after else 22 * (name == "encoder" and wide == SIDE))
-        self.edge(f"{name} stream", (stream, self.stem), (stream, end))
-        groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
-        branches = [group for group in groups if group[0].branch is not None]
-        pitch = (TALL - HEAD) / max(1, len(branches))
+        last, end = (left, top - 60, wide, 44.0), top - (16 if after else 60)
+        if name == "encoder" and wide == SIDE:
+            last, end = (left + SUMS, top - 60, inner, 44.0), top - (16 if after else 38)
+            self.memory = (left + SUMS + inner if after else stream), top - 38
+        self._row(name, after, last, " → ")
+        self.edge(f"{name} stream", (stream, self.stem), (stream, end), hue=Hue.STATE)
         for number, group in enumerate(branches, start=1):
-            y = LAYERS + TALL - pitch * number
+            y = LAYERS - pitch * number
             after_it = groups[groups.index(group) + 1 :][:1]
             norms = after_it[0] if after_it and after_it[0][0].branch is None else []
             high, down = (min(64.0, pitch - 20), 19) if norms else (min(80.0, pitch - 17), 14)
@@ -238,38 +264,32 @@ class _Scene(SceneMaker):
         plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
-        label = "masked " * (any(map(_looks_back, maps)) and not self.train) + _name(main)
+        masked = any(map(_looks_back, maps)) and not self.train
+        label, box = "masked " * masked + _name(main), (x, y, wide - NORMED - SUMS - 14, high)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
-        self._block(main, (x, y, wide - NORMED - 6, high), label)
-        more: dict[str, object] = {"form": "label", "tag": "layer"}
-        signs, made = self._summands(main.name), ("x", "f", "x + f", "")
-        if signs:
-            x_of, f_of, after = signs
-            plus_f = f"− {f_of[1:]}" if f_of[0] == "−" else f"+ {f_of}"
-            made = f"x = {x_of}", f"f = {f_of}", f"{x_of} {plus_f}", f"= {after}"
+        lines = [_name(main), "(masked)"] * (masked and wide != ALONE)
+        self._block(main, box, label, more={"texts": lines})
+        x_of, f_of, after = self._summands(main.name)
+        more: dict[str, object] = {"hue": Hue.STATE, "level": 0.25, "tag": "layer"}
         if lowest:  # of the others, the sum below says it
-            self.node(f"{main.name} x", made[0], (left - 20, low + 6, 92, 20), **more)
-        self.node(f"{main.name} f", made[1], (stream + 18, top - 21, x - stream - 20, 18), **more)
-        total = left - 20, top - 16, 92, 32
-        self.node(f"{main.name} sum", "", total, texts=[*filter(None, made[2:])], **more)
-        if y < LAYERS + HEAD + 10:
-            rest = (stream, top - 14), (stream, LAYERS + 2)
-            self.edge(f"{main.name.split('.')[0]} stream end", *rest, tag="layer")
+            self.node(f"{main.name} x", x_of, (stream - 48, self.stem, 96, 24), **more)
+        self.node(f"{main.name} sum", after, (left - 20, top - 15, 96, 30), **more)
+        beside = stream + 18, top - 26, x - stream - 20, 22
+        self.node(f"{main.name} f", f_of, beside, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
-            output = [e.points[-1] for e in self.edges if e.name == "encoder stream"]
-            ends = [2 * left + wide - x for x, y in output if y < OUTPUT + 44]  # of no last norm
-            start, gap = left + wide + 60, left + wide + 30
-            tip = x + wide - NORMED - 6, y + high / 2
-            points = ((*ends, start)[0], OUTPUT + 22), (gap, OUTPUT + 22), (gap, tip[1]), tip
-            self.edge(f"{main.name} memory", *points, hue=Hue.KEY)
-            name, box = f"{main.name} memory label", (left + wide + 2, tip[1] + 8, 56, 64)
-            below, more["tag"] = (left + wide + 2, tip[1] + 4, 56, 32), "decoder"
-            self.node(f"{main.name} from", "", below, texts=["encoder", "h_i"], **more)
-            if not self.train:
-                self.node(name, "K", box, form="label", tag="words", texts=["K", "V"])
+            tip, gap = (x + box[2], y + high / 2), left + wide + 30
+            begin = 2 * left + wide - self.memory[0], self.memory[1]
+            points = begin, (gap, begin[1]), (gap, tip[1]), tip
+            self.edge(f"{main.name} memory", *points, hue=Hue.KEY, tag="whole")
+            source, more = (left + wide + 30, tip[1] - 34, 120, 68), {"hue": Hue.KEY, "level": 0.25}
+            texts = ["encoder", "h_i"]
+            self.node(f"{main.name} memory box", "", source, texts=texts, tag="decoder", **more)
+            ends, label = ((source[0], tip[1]), tip), (tip[0] + 16, tip[1] - 40, 84, 34)
+            self.edge(f"{main.name} memory arrow", *ends, hue=Hue.KEY, tag="decoder")
+            self.node(f"{main.name} memory label", "K, V", label, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
-                self._block(block, (left + 109, low - 16, 92, 32), tag="stream")
+                self._block(block, (stream + 36, low - 17, 78, 34), tag="stream")
 
     def _summands(self, block: str) -> list[str]:
         """Return a number of x, of f(x) and of their sum, exact as printed where possible."""
@@ -279,9 +299,9 @@ class _Scene(SceneMaker):
         wrong = [abs(p.round(2).sum(axis=0) - p.sum(axis=0).round(2)) for p in pairs.values()]
         unit = int(np.argmin(sum(wrong, np.zeros(1)).round(2)))
         if block not in pairs:
-            return []
-        x, f = pairs[block]
-        return [_number(each[unit]) for each in (x, f, x + f)]
+            return ["x", "f", "x + f"]
+        x, f = pairs[block][:, unit]
+        return [f"x = {_number(x)}", f"f = {_number(f)}", _number(x + f)]
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -295,7 +315,7 @@ class _Scene(SceneMaker):
         stacked = len(cells) > 1 and not cells[1].backwards
         after = [*(b for b in part.blocks if b.label == "readout"), *rest]
         feeds = self.lone and letter == "s" and not self.train  # a written word is read next
-        self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", count if feeds else 0)
+        self._row(part.name, after, (left, self.output, wide, 44), " → ", count if feeds else 0)
         more: dict[str, object] = {"hue": Hue.OUTPUT} if letter == "s" else {}
         alone = len(cells) == 1 and len(self.places) == 1 and count < MOST
         first, tall = (204.0, 104.0) if alone else (first, CELL)
@@ -324,21 +344,21 @@ class _Scene(SceneMaker):
             if attends:
                 box = x - pitch * 0.13, 190.0, pitch * 0.6, 44.0
                 self._block(attends, box, f"c_{k + 1}", f" {k}")
-                middle, end = x + pitch * 0.17, top if fed else OUTPUT + 44
+                middle, end = x + pitch * 0.17, top if fed else self.output + 44
                 self.edge(f"{attends.name} {k} on", (middle, 234 if fed else 190), (middle, end))
             if after:
                 across = x + pitch * (0.58 if attends else 0.35)
-                ends = [(across, top), (across, OUTPUT + 44)]
+                ends = [(across, top), (across, self.output + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
             if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
                 text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if feeds and k + 1 < count:
-                right, low, half = left + pitch * (k + 1), self.words + 30, pitch / 2
-                end, right = right + half - 9 * len(self.places[part.name][k + 1]) - 10, right - 6
-                back = (right + 6 - half, 58), (right, 58), (right, low), (max(right + 4, end), low)
-                self.edge(f"decoder {k} fed", *back, hue=Hue.INPUT)
+                right, low, half = left + pitch * (k + 1), self.words + 70, pitch / 2
+                back = (right - half, 58), (right, 58), (right, low), (right + half, low)
+                into, self.whole = (right + half, self.words + 52), (*ALL, "fed")
+                self.edge(f"decoder {k} fed", *back, into, hue=Hue.INPUT, tag="fed")
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
@@ -370,7 +390,7 @@ class _Scene(SceneMaker):
         for k, word in enumerate(self.places[part][: last + 1] if read else ()):
             lit = [f"{b.name} {last - j if b.backwards else j}" for b in read for j in range(k + 1)]
             text = f"Reading “{word}”: the new state depends on the word and on the state before."
-            self.stop(f"reading {k + 1}", text + both, ALL, lit=[*lit, f"{part} reads {k}"])
+            self.stop(f"reading {k + 1}", text + both, self.whole, lit=[*lit, f"{part} reads {k}"])
         if not read or not write:
             return
         ends = [f"{b.name} {0 if b.backwards else last}" for b in read if b.layer == read[-1].layer]
@@ -385,14 +405,14 @@ class _Scene(SceneMaker):
         attends = any(b.family == "attention" for b in sides[1].blocks)
         box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0"
         if not attends:
-            box, state = (u - 135, v - 56.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
-            fill: dict[str, object] = {"hue": Hue.OUTPUT, "level": 0.6, "tag": "stream"}
-            self.node("bridge c", "c", (u - 76, v, 58, CELL), **fill)
+            box, state = (u - 135, v - 76.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
+            fill: dict[str, object] = {"hue": Hue.OUTPUT, "level": 0.8, "tag": "stream"}
+            self.node("bridge c", "c", (u - 78, v - 20, 60, CELL + 40), **fill)
         self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
-        lit = ["bridge", *ends, begin, f"{part} reads"]
+        lit = ["bridge", *(b.name for b in read), begin, f"{part} reads", "decoder reads 0"]
         self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
     def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str,
@@ -511,7 +531,7 @@ class _Scene(SceneMaker):
             if frame.name.startswith(("loss", GRADIENT)) and frame.block in self.homes:
                 back.setdefault(self.homes[frame.block], []).append(frame)
         for home, of_home in back.items():
-            if home.endswith("norm"):
+            if home.endswith(("norm", "others")):
                 continue
             stages = {frame.name: frame for frame in reversed(of_home)}
             values = {name: frame.values.swapaxes(1, 2) for name, frame in stages.items()}
@@ -540,19 +560,28 @@ class _Scene(SceneMaker):
             (x, y, w, _), name = word.box, f"{word.name} loss"
             below = x + w / 2 - 38, y + 34, 76, 32
             self.node(name, f"{loss:.2f}", below, tag="back", form="label")
-            ends = (x + w / 2, 63.0), (x + w / 2, OUTPUT)
+            ends = (x + w / 2, 63.0), (x + w / 2, self.output)
             self.edge(f"{name} back", *ends, hue=Hue.GRADIENT, tag="back")
-        for part in self.parts:
-            for (x, *_), *_ in [e.points for e in self.edges if e.name == f"{part.name} stream"]:
-                beside = x + 26 * (-1 if x < WIDE / 2 else 1)
-                ends = (beside, OUTPUT + 48), (beside, self.stem - 2)
-                self.edge(f"{part.name} back", *ends, hue=Hue.GRADIENT, tag="back")
+        streams = {e.name: e.points[-1] for e in self.edges if e.name.endswith(" stream")}
+        beside = {x: x + 24 * (1 if x < WIDE / 2 else -1) for x, _ in streams.values()}
+        for name, (x, y) in streams.items():
+            ends = (beside[x], y + 4), (beside[x], self.stem - 2)
+            self.edge(f"{name} back", *ends, hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
             mean = f"L = {np.mean(losses):.2f}, the mean of −log p:"
             self.node("losses", mean, (x - 420, 34, 410, 32), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
-            self.edges.remove(edge)
-            self.edge(f"{edge.name} back", *edge.points[::-1], hue=Hue.GRADIENT, tag="back")
+            points = edge.points[::-1]
+            if edge.name.endswith(" memory"):  # beside the line forwards
+                (x, y), (gap, _), (_, v), (u, _) = points
+                points = [(x, y + 14), (gap - 14, y + 14), (gap - 14, v + 14), (u, v + 14)]
+            else:  # from and to the line of the gradient
+                self.edges.remove(edge)
+                points = [
+                    next(((b, y) for a, b in beside.items() if abs(a - x) < 15), (x, y))
+                    for x, y in points
+                ]
+            self.edge(f"{edge.name} back", *points, hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
         self.stop("whole", f"{text}. Its gradient goes back to every weight.", [*ALL, "back"])
@@ -747,11 +776,16 @@ class _Scene(SceneMaker):
         ends = ends if "encoder" in self.places else ("weights", "decoder", "decoder")
         cross = [f for f in self.film if (f.name, f.rows, f.columns) == ends and f.block in drawn]
         cells = [f.block for f in self.film if f.name == "state" and f.block.startswith("decoder")]
+        attention = "cross-attention" if ends[2] == "encoder" else "self-attention"
+        layer = [b for p in self.parts if p.name == "decoder" for b in _layer_of(p, self.layer)]
+        reading = {b.branch for b in layer if "encoder" in b.reads}
+        dim = {b.name for b in layer if reading and b.branch not in (None, *reading)}
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
             for some in ([n for n in self.nodes if n.form != "group"], self.edges) * (not cells):
-                lit += [each.name for each in some if each.tag != "words"]
+                names = (each.name for each in some if each.tag != "words")
+                lit += [name for name in names if name.split(" ")[0] not in dim]
             lit += self._arcs(cross[-1], t) if cross else []
             text = f"After “{word}” comes “{self.produced[t]}”"
             k = t - self.forced.first
@@ -760,8 +794,9 @@ class _Scene(SceneMaker):
             if cross:
                 row = cross[-1].values.mean(axis=0)[t]
                 top = self.places[cross[-1].columns][int(row.argmax())]
-                text += f" {'Arcs' if cells else 'Tint'}: cross-attention, “{top}” {row.max():.2f}."
-            self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
+                text += f" Its {attention} is largest on “{top}”: {row.max():.2f} (mean of heads)."
+            shows = [*self.whole, *[f"step {t}"] * bool(cross)]
+            self.stop(f"step {t + 1}", text, shows, lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""
@@ -775,7 +810,12 @@ class _Scene(SceneMaker):
                 made.append(f"{frame.block} step {t} {s}")
                 if home not in names:  # of a stack: the words themselves
                     fill = {"hue": Hue.WEIGHT, "level": alpha / row.max(), "tag": f"step {t}"}
-                    self.node(made[-1], self.places[frame.columns][s], (u, v, w, tall), **fill)
+                    word, below = self.places[frame.columns][s], (u, v + tall, w, HIGH - v - tall)
+                    wide = min(w, 17 * len(word) + 28)
+                    self.node(made[-1], word, (u + (w - wide) / 2, v, wide, tall), **fill)
+                    if v + tall < HIGH - 20:  # in one line of words
+                        fill |= {"form": "label", "level": 0}
+                        self.node(f"{made[-1]} weight", f"{alpha:.2f}", below, **fill)
                     continue
                 x, y, across, _ = self.box_of(home)
                 middle, end = x + across / 2, u + w / 2

@@ -194,7 +194,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */
   function positions() {
     const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), isLayer = stages.some((stage) => RECTIFIED.includes(stage)), made = called.map((name, k) => panel.letters[stages[k]!] ?? name), named = made.map((name) => (isLayer ? name.split(" = ")[0]! : name)); // of a layer, its equations are written across
-    const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
+    const aside = Math.max(isLayer ? 150 : 0, ...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
     const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? []; // E[id] + position
@@ -202,11 +202,11 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const hueAt = (stage: string, value: number) => ({ [first]: 6, [second]: 2, [sum]: 3, value: 2, weights: 5, context: 3 })[stage] ?? (value < 0 ? 1 : 6); // what is added has its own colour
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
-    words.forEach((word, k) => put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
-    if (sum) {
-      label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
-      words.forEach((word, k) => words.indexOf(word) !== words.lastIndexOf(word) && put(`frame ${k}`, "", boxAt(middle(k, 2) - wide / 2 - 6, 12, wide + 12, 486), "words", { form: "frame", hue: 5 })); // that is there twice
-    }
+    words.forEach((word, k) => {
+      put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" });
+      if (sum && words.indexOf(word) !== words.lastIndexOf(word)) put(`words frame ${k}`, "", boxAt(middle(k, 0) - wide / 2 - 6, 12, wide + 12, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
+    });
+    if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
     stages.forEach((stage, level) => {
       const own = stage.replaceAll(" ", "-"), given = values.get(stage)!, [, tall = 1, width = 1] = given.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min((isLayer ? LINE : 40) * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
@@ -215,10 +215,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] && (!sum || stage === first) ? (sum ? [`entries ${units.toReversed().join(", ")}`, `of ${width}`] : [`${count} of ${width} numbers`]) : [];
       const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
       floor -= room;
-      put(`${own} name`, "", boxAt(0, y + high / 2 - 36, aside - 12, 72), own, { form: "label", texts: [named[level]!, ...few] });
+      put(`${own} name`, "", boxAt(0, y + high / 2 - 54, aside - 12, 108), own, { form: "label", texts: [named[level]!, ...few] });
       if (isLayer && level) put(`${own} band`, made[level]!, boxAt(aside, floor + room - 16, WIDE - aside, 32), own);
       boxes.set(stage, rows.map((row, k) => {
-        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, sign = stage === sum ? "=" : stage === second ? `+ ${named[level]!.replace("(t)", `(${from + k})`)}` : "";
+        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, sign = { [second]: `+ ${named[level]!.replace("t)", `${from + k})`)}`, [sum]: "=" }[stage];
         if (sign) label(own, `${own} sign ${k}`, sign, x, floor + room - FLAT / 2, across);
         const tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
         row.forEach((value, i) => {

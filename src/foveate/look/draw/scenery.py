@@ -24,10 +24,10 @@ from foveate.look.stages import traced
 from foveate.nn.attention import Attention
 
 MOST = 12  # positions of a part that are drawn
-WORDS, STEM, LAYERS, OUTPUT = 488.0, 434.0, 416.0, 62.0  # tops of rows, but bottom of the layers
+WORDS, STEM, LAYERS, OUTPUT = 484.0, 434.0, 416.0, 62.0  # tops of rows, but bottom of the layers
 HEAD = 36.0  # of the box of layers, its heading
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
-SUMS, STREAM, NORMED = 84.0, 118.0, 264.0  # from the left of a part to layers, stream and blocks
+SUMS, STREAM, NORMED = 80.0, 118.0, 262.0  # from the left of a part to layers, stream and blocks
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER, UNITS = 60.0, 8  # width of a number in a box; numbers of a vector at most
@@ -86,9 +86,10 @@ class _Scene(SceneMaker):
         self.lone = all(block.family != "attention" for block in blocks)
         self.memory = SIDE + 20, 84.0  # where what a decoder reads of an encoder begins
         self.output = OUTPUT + 18 * (recurs or train)
-        self.stem = STEM + 46 * train  # of the embeddings; below other layers than the drawn one
+        self.floor = LAYERS - 10 * train  # of the layers
+        self.stem = STEM + 36 * train  # of the embeddings; below other layers than the drawn one
         is_pair = recurs and {*self.places} >= {"encoder", "decoder"}
-        self.words = WORDS + (14 * train, -34 - 20 * self.lone)[is_pair]
+        self.words = WORDS + (18 * train, -30 - 20 * self.lone)[is_pair]
         self.whole: tuple[str, ...] = ALL  # what the whole shows
 
     def box_of(self, name: str) -> Box:
@@ -141,9 +142,12 @@ class _Scene(SceneMaker):
                 text = f"Each + adds {adds} to x, here in one number of “{word}”."
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
-                for each in chosen:
-                    text = f"x of “{word}” stays in the sum; {_name(each)} adds f."
-                    lit.append(f"{part.name} stream")
+                names = [b.name for b in inner if b.family != "norm"]
+                for each in (b for b in chosen if b.name in names):
+                    x_of, f_of, _ = self._summands(each.name)
+                    text = f"{x_of} of “{word}” stays in the sum; {_name(each)} adds {f_of}."
+                    k = names.index(each.name)
+                    lit += [f"{names[k - 1]} sum" if k else f"{each.name} x", f"{part.name} stream"]
                 shows = ["stream", "layer", *["decoder"] * any("encoder" in b.reads for b in inner)]
                 self.stop(f"{part.name} layer", text, shows, box=box, lit=lit)
         self._insides(block, head, query)
@@ -153,14 +157,13 @@ class _Scene(SceneMaker):
 
     def _around(self, part: str, reads: bool) -> Box:
         """Return what a stop in a layer shows: with its sums, and with the encoder's output."""
-        x, y, w, h = self.box_of(part)
-        left, right = x - 112, x + w + 20
-        if part == "decoder" and w < ALONE - 2 * SUMS:
-            left, right = x - (20, 250)[reads], x + w + 112
-        top, end = y - 28, self.stem + 34
+        x, y, w, _ = self.box_of(part)
+        left, right, top, end = x - 102, x + w + 20, y - 24, self.stem + 32
+        if part == "decoder" and w < ALONE - 2 * SUMS:  # mirrored
+            left, right = x - (20, 232)[reads], x + w + 102
         wide = max(right - left, (end - top) * WIDE / HIGH)
         high = wide * HIGH / WIDE
-        return (left + right - wide) / 2, (top + end - high) / 2, wide, high
+        return left - (wide + left - right) / 2 * (not reads), (top + end - high) / 2, wide, high
 
     def _words(self, part: str, left: float, wide: float) -> None:
         """Write what a part reads below it, and what a decoder writes above."""
@@ -169,7 +172,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         if self.words < WORDS:
-            below = left, HIGH - 44, wide, 40.0
+            below = left, HIGH - 42, wide, 40.0
             self.node(f"{part} below", part, below, form="label", tag="words")
         written, side = self.produced if part == "decoder" else (), 6 if recurs else 2
         for kind, top, texts in (("reads", self.words, words), ("writes", -10.0, written)):
@@ -189,7 +192,7 @@ class _Scene(SceneMaker):
                 box = x - room / 2, y, room, high
                 self.node(f"{part} {kind} {k}", texts[k], box, form="word", tag="words")
                 up = (
-                    (502.0 - 6 * crowded, STEM + 46)
+                    (498.0 - 6 * crowded, STEM + 46)
                     if top > 0
                     else (self.output, 36 + 18 * crowded)
                 )
@@ -209,13 +212,13 @@ class _Scene(SceneMaker):
         groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
         branches = [group for group in groups if group[0].branch is not None]
         most = max(len({b.branch for b in _layer_of(p, self.layer)} - {None}) for p in self.parts)
-        tall = LAYERS - self.output - 60
+        tall = self.floor - self.output - 60
         pitch = (tall - HEAD) / max(1, most)  # the same in both parts
         tall -= pitch * (most - len(branches))
-        top, inner = LAYERS - tall, wide - 2 * SUMS
+        top, inner = self.floor - tall, wide - 2 * SUMS
         if layers:
             self.node(name, "", (left + SUMS, top, inner, tall), form="group", tag="whole")
-            head = left + SUMS + 66, top + 2, inner - 72, 34.0
+            head = left + SUMS + 40, top + 2, inner - 40, 34.0
             number = 1 + (drawn[0].layer or 0)
             label = f"layer {number} of {layers}" if self.train else f"{layers} ×"
             whose = name if wide != ALONE else "" if self.train else "layer"
@@ -223,7 +226,7 @@ class _Scene(SceneMaker):
             self.node(f"{name} head", label, head, form="label", tag="words")
             if self.train and layers > 1:
                 other = f"layer {3 - number}" if layers == 2 else f"the other {layers - 1} layers"
-                box = left + SUMS, LAYERS + 8, inner, 38.0
+                box = left + SUMS, self.floor + 8, inner, 38.0
                 self.node(f"{name} others", other, box, tag="whole")
                 away = [b.name for b in part.blocks if b.layer not in (None, drawn[0].layer)]
                 self.homes |= dict.fromkeys(away, f"{name} others")
@@ -235,7 +238,7 @@ class _Scene(SceneMaker):
         self._row(name, after, last, " → ")
         self.edge(f"{name} stream", (stream, self.stem), (stream, end), hue=Hue.STATE)
         for number, group in enumerate(branches, start=1):
-            y = LAYERS - pitch * number
+            y = self.floor - pitch * number
             after_it = groups[groups.index(group) + 1 :][:1]
             norms = after_it[0] if after_it and after_it[0][0].branch is None else []
             high, down = (min(64.0, pitch - 20), 19) if norms else (min(80.0, pitch - 17), 14)
@@ -265,7 +268,7 @@ class _Scene(SceneMaker):
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
         masked = any(map(_looks_back, maps)) and not self.train
-        label, box = "masked " * masked + _name(main), (x, y, wide - NORMED - SUMS - 14, high)
+        label, box = "masked " * masked + _name(main), (x, y, wide - NORMED - SUMS - 12, high)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         lines = [_name(main), "(masked)"] * (masked and wide != ALONE)
         self._block(main, box, label, more={"texts": lines})
@@ -273,7 +276,7 @@ class _Scene(SceneMaker):
         more: dict[str, object] = {"hue": Hue.STATE, "level": 0.25, "tag": "layer"}
         if lowest:  # of the others, the sum below says it
             self.node(f"{main.name} x", x_of, (stream - 48, self.stem, 96, 24), **more)
-        self.node(f"{main.name} sum", after, (left - 20, top - 15, 96, 30), **more)
+        self.node(f"{main.name} sum", after, (left - 6, top - 15, 96, 30), **more)
         beside = stream + 18, top - 26, x - stream - 20, 22
         self.node(f"{main.name} f", f_of, beside, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
@@ -281,7 +284,7 @@ class _Scene(SceneMaker):
             begin = 2 * left + wide - self.memory[0], self.memory[1]
             points = begin, (gap, begin[1]), (gap, tip[1]), tip
             self.edge(f"{main.name} memory", *points, hue=Hue.KEY, tag="whole")
-            source, more = (left + wide + 30, tip[1] - 34, 120, 68), {"hue": Hue.KEY, "level": 0.25}
+            source, more = (left + wide + 30, tip[1] - 34, 112, 68), {"hue": Hue.KEY, "level": 0.25}
             texts = ["encoder", "h_i"]
             self.node(f"{main.name} memory box", "", source, texts=texts, tag="decoder", **more)
             ends, label = ((source[0], tip[1]), tip), (tip[0] + 16, tip[1] - 40, 84, 34)
@@ -289,7 +292,7 @@ class _Scene(SceneMaker):
             self.node(f"{main.name} memory label", "K, V", label, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
-                self._block(block, (stream + 36, low - 17, 78, 34), tag="stream")
+                self._block(block, (stream + 46, low - 17, 70, 34), tag="stream")
 
     def _summands(self, block: str) -> list[str]:
         """Return a number of x, of f(x) and of their sum, exact as printed where possible."""
@@ -301,7 +304,7 @@ class _Scene(SceneMaker):
         if block not in pairs:
             return ["x", "f", "x + f"]
         x, f = pairs[block][:, unit]
-        return [f"x = {_number(x)}", f"f = {_number(f)}", _number(x + f)]
+        return [f"x = {_number(x)}", f"f = {_number(f)}", f"x = {_number(x + f)}"]
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -355,7 +358,7 @@ class _Scene(SceneMaker):
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if feeds and k + 1 < count:
-                right, low, half = left + pitch * (k + 1), self.words + 70, pitch / 2
+                right, low, half = left + pitch * (k + 1), self.words + 80, pitch / 2
                 back = (right - half, 58), (right, 58), (right, low), (right + half, low)
                 into, self.whole = (right + half, self.words + 52), (*ALL, "fed")
                 self.edge(f"decoder {k} fed", *back, into, hue=Hue.INPUT, tag="fed")
@@ -407,7 +410,7 @@ class _Scene(SceneMaker):
         if not attends:
             box, state = (u - 135, v - 76.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
             fill: dict[str, object] = {"hue": Hue.OUTPUT, "level": 0.8, "tag": "stream"}
-            self.node("bridge c", "c", (u - 78, v - 20, 60, CELL + 40), **fill)
+            self.node("bridge c", "c", (u - 70, v - 20, 44, CELL + 40), **fill)
         self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
@@ -603,7 +606,7 @@ class _Scene(SceneMaker):
             if norm := added.get(node.name, 0.0):
                 label, level = f"{node.label}: {norm:#.2g}", 0.7 * norm / max(added.values())
                 self.nodes[k] = node.model_copy(update={"label": label, "level": level})
-            elif added and node.name.split(" ")[1:2] == ["embedding"]:
+            elif added and re.search(" embedding|softmax$", node.name):
                 self.nodes[k] = node.model_copy(update={"label": f"{node.label}, shared"})
         if added:
             text = f"{self.stops[0].caption} In a box, ‖∇‖: ‖∂L/∂W‖."
@@ -732,7 +735,7 @@ class _Scene(SceneMaker):
         letters = {n: t.translate(LOW) for n, t in equations.items() if 0 < len(t) < WIDEST}
         if "context" in stages:
             letters |= {"weights": "α_i, learned q"}
-        letters |= {"position": "PE(t)"} if "position" in equations else {}
+        letters |= {"position": "PE(t)", "input": "x_t"} if "position" in equations else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
@@ -776,7 +779,6 @@ class _Scene(SceneMaker):
         ends = ends if "encoder" in self.places else ("weights", "decoder", "decoder")
         cross = [f for f in self.film if (f.name, f.rows, f.columns) == ends and f.block in drawn]
         cells = [f.block for f in self.film if f.name == "state" and f.block.startswith("decoder")]
-        attention = "cross-attention" if ends[2] == "encoder" else "self-attention"
         layer = [b for p in self.parts if p.name == "decoder" for b in _layer_of(p, self.layer)]
         reading = {b.branch for b in layer if "encoder" in b.reads}
         dim = {b.name for b in layer if reading and b.branch not in (None, *reading)}
@@ -794,7 +796,7 @@ class _Scene(SceneMaker):
             if cross:
                 row = cross[-1].values.mean(axis=0)[t]
                 top = self.places[cross[-1].columns][int(row.argmax())]
-                text += f" Its {attention} is largest on “{top}”: {row.max():.2f} (mean of heads)."
+                text += f" It attends most to “{top}”: {row.max():.2f}."
             shows = [*self.whole, *[f"step {t}"] * bool(cross)]
             self.stop(f"step {t + 1}", text, shows, lit=lit)
 
@@ -810,12 +812,14 @@ class _Scene(SceneMaker):
                 made.append(f"{frame.block} step {t} {s}")
                 if home not in names:  # of a stack: the words themselves
                     fill = {"hue": Hue.WEIGHT, "level": alpha / row.max(), "tag": f"step {t}"}
-                    word, below = self.places[frame.columns][s], (u, v + tall, w, HIGH - v - tall)
+                    made.append(f"{frame.columns} reads {s} arrow")
+                    word = self.places[frame.columns][s]
                     wide = min(w, 17 * len(word) + 28)
-                    self.node(made[-1], word, (u + (w - wide) / 2, v, wide, tall), **fill)
-                    if v + tall < HIGH - 20:  # in one line of words
-                        fill |= {"form": "label", "level": 0}
-                        self.node(f"{made[-1]} weight", f"{alpha:.2f}", below, **fill)
+                    box = u + (w - wide) / 2, v + 2, wide, tall - 6
+                    self.node(made[-2], word, box, **fill)
+                    if tall > 26:  # in one line of words
+                        below, fill = (u, v + tall, w, 26), fill | {"form": "label", "level": 0}
+                        self.node(f"{made[-2]} weight", f"{alpha:.2f}", below, **fill)
                     continue
                 x, y, across, _ = self.box_of(home)
                 middle, end = x + across / 2, u + w / 2

@@ -42,6 +42,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   const line = (key: string, points: Point[], tag: string, more: Partial<SceneEdge> = {}) =>
     edges.push({ name: `${name} ${key}`, points, weight: null, hue: null, tag: `${name} ${tag}`, ...more });
 
+  const ownOf = (stage: string) => stage.replaceAll(" ", "-"); // no name begins with another
   const label = (stage: string, key: string, text: string, x: number, y: number, wide: number, tall = FLAT) => put(key, text, boxAt(x, y, wide, tall), stage, { form: "label" });
 
   if (values.has("state")) cell();
@@ -193,9 +194,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */
   function positions() {
-    const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), isLayer = stages.some((stage) => RECTIFIED.includes(stage)), made = called.map((name, k) => panel.letters[stages[k]!] ?? name), named = made.map((name) => (isLayer ? name.split(" = ")[0]! : name)); // of a layer, its equations are written across
-    const aside = Math.max(isLayer ? 150 : 0, ...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
-    const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
+    const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), isLayer = stages.some((stage) => RECTIFIED.includes(stage)), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
+    const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
+    const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 26, 240);
     const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? []; // E[id] + position
     const largestIn = (rows: readonly Float64Array[]) => Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite)), addends = largestIn(sum ? [first, second, sum].flatMap((stage) => words.map((_, k) => Float64Array.from(panel.units[stage] ?? [], (unit) => rowOf(values.get(stage)!, 0, from + k)[unit]!))) : []); // a sum and its parts have one scale
@@ -208,38 +209,41 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     });
     if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
     stages.forEach((stage, level) => {
-      const own = stage.replaceAll(" ", "-"), given = values.get(stage)!, [, tall = 1, width = 1] = given.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
+      const own = ownOf(stage), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min((isLayer ? LINE : 40) * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
-      const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(given, 0, tall === 1 ? 0 : from + k));
+      const start = tall === 1 ? 0 : from, whole = Array.from({ length: Math.min(words.length, tall - start) }, (_, k) => rowOf(made, 0, start + k));
       const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => b - a) ?? [] : [];
       const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] && (!sum || stage === first) ? (sum ? [`entries ${units.toReversed().join(", ")}`, `of ${width}`] : [`${count} of ${width} numbers`]) : [];
       const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
       floor -= room;
-      put(`${own} name`, "", boxAt(0, y + high / 2 - 54, aside - 12, 108), own, { form: "label", texts: [named[level]!, ...few] });
-      if (isLayer && level) put(`${own} band`, made[level]!, boxAt(aside, floor + room - 16, WIDE - aside, 32), own);
+      put(`${own} name`, "", boxAt(0, y + high / 2 - 54, aside - 12, 108), own, { form: "label", texts: [named[level]!.replace(isLayer ? / = .*/ : "", ""), ...few] });
+      if (isLayer && level) { // one matrix for all words
+        put(`${own} band`, "", boxAt(0, floor + room - 20, WIDE, 40), own, { form: "group" });
+        label(own, `${own} equation`, named[level]!, 0, floor + room - 20, aside);
+      }
       boxes.set(stage, rows.map((row, k) => {
-        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, sign = { [second]: `+ ${named[level]!.replace("t)", `${from + k})`)}`, [sum]: "=" }[stage];
+        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, sign = { [second]: `+ ${named[level]!.replace("t)", `${start + k})`)}`, [sum]: "=" }[stage];
         if (sign) label(own, `${own} sign ${k}`, sign, x, floor + room - FLAT / 2, across);
-        const tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
+        const tokens = panel.tokens[stage]?.[start + k];
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
-          const isZero = isBlank && value === 0, token = tokens?.[i];
-          const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : hueAt(stage, value), level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          const token = tokens?.[i], isPlain = isBlank ? !value : !isBack && !token && width === 1 && Number.isInteger(value); // a zero of a ReLU, the id of a token
+          const text = isPlain ? `${value}` : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : written(value);
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isPlain ? null : hueAt(stage, value), level: isPlain ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, across, high);
       }));
     });
     if (!stages.some((stage) => BACK.test(stage)))
-      boxes.get(stages[0]!)!.forEach(([x, y, w, tall], k) => line(`words from ${k}`, [[x + w / 2, top + unit * (HIGH - 44)], [x + w / 2, y + tall]], stages[0]!.replaceAll(" ", "-")));
+      boxes.get(stages[0]!)!.forEach(([x, y, w, tall], k) => line(`words from ${k}`, [[x + w / 2, top + unit * (HIGH - 44)], [x + w / 2, y + tall]], ownOf(stages[0]!)));
     for (const stage of stages) for (const read of stage === sum ? [] : panel.reads[stage] ?? []) {
-      const own = stage.replaceAll(" ", "-"), lower = boxes.get(read)!, upper = boxes.get(stage)!, isBelow = stages.indexOf(read) < stages.indexOf(stage), isNext = Math.abs(stages.indexOf(read) - stages.indexOf(stage)) === 1;
+      const own = ownOf(stage), lower = boxes.get(read)!, upper = boxes.get(stage)!, far = stages.indexOf(stage) - stages.indexOf(read);
       for (let k = 0; k < Math.max(lower.length, upper.length); k++) {
         const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!, gap = 5 * unit;
-        const straight: Point[] = isBelow ? [[a[0] + a[2] / 2, a[1]], [b[0] + b[2] / 2, b[1] + b[3]]] : [[a[0] + a[2] / 2, a[1] + a[3]], [b[0] + b[2] / 2, b[1]]];
+        const straight: Point[] = [[a[0] + a[2] / 2, a[1] + (far > 0 ? 0 : a[3])], [b[0] + b[2] / 2, b[1] + (far > 0 ? b[3] : 0)]];
         const beside: Point[] = [[a[0] + a[2], a[1] + a[3] / 2], [a[0] + a[2] + gap, a[1] + a[3] / 2], [b[0] + b[2] + gap, b[1] + b[3] / 2], [b[0] + b[2], b[1] + b[3] / 2]];
         const alpha = read === "weights" ? { hue: 5, weight: rowOf(values.get(read)!, 0, from + k)[0]! } : {}; // a mean is a fan
-        line(`${own} from ${read} ${k}`, alpha.weight === undefined ? (isNext ? straight : beside) : [straight[0]!, [straight[0]![0], b[1] + b[3]], straight[1]!, straight[1]!], own, alpha);
+        line(`${own} from ${read} ${k}`, alpha.weight === undefined ? (far * far === 1 ? straight : beside) : [straight[0]!, [straight[0]![0], b[1] + b[3]], straight[1]!, straight[1]!], own, alpha);
       }
     }
     const turned = (y: number) => (sum ? 2 * top + unit * HIGH - y : y); // words are above, and a sum below what is added
@@ -249,21 +253,20 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from; the line of the state is above. */
   function cell() {
-    const own = (stage: string) => stage.replaceAll(" ", "-"); // no name begins with another
     const columns = levelsOf(panel.reads), isLong = columns.has("cell"), road = isLong ? ["cell before", "kept", "cell"] : columns.has("kept") ? ["before", "kept", "state"] : [];
     const count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, first = road.length ? 116 : 0, middles = new Map<string, number>(), left = (stage: string) => 12 + across * columns.get(stage)!, right = (stage: string) => left(stage) + across - APART;
     const hueOfStage = (stage: string) => (stage.endsWith(" gate") ? 5 : road.includes(stage) || stage === "state" ? 2 : columns.get(stage) ? 1 : null);
     const isReset = (stage: string) => stage === "candidate" && columns.has("reset gate");
     const signed = (stage: string) => (isReset(stage) || /kept|added/.test(stage) || (stage === "state" && isLong) ? "×" : columns.has("kept") && /^cell$|state/.test(stage) ? "+" : "");
     for (let level = 0; level < count; level++) {
-      const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), free = stages.filter((stage) => !road.includes(stage));
+      const stages = [...new Set([...DOWN, ...columns.keys()])].filter((stage) => columns.get(stage) === level), free = stages.filter((stage) => !road.includes(stage));
       for (const stage of stages) {
         const reads = (panel.reads[stage] ?? []).filter((read) => columns.get(read) && !road.includes(read)).map((read) => middles.get(read)!);
         const middle = road.includes(stage) ? 54 : road.length && reads.length ? reads.reduce((a, b) => a + b) / reads.length : first + ((HIGH - first) * (free.indexOf(stage) + 0.5)) / free.length;
         middles.set(stage, middle);
         const letter = panel.letters[stage] ?? stage, how = !level || (signed(stage) && !isReset(stage)) ? "" : stage.endsWith(" gate") ? " = σ(…)" : " = tanh(…)";
-        put(own(stage), "", boxAt(left(stage), middle - 50, across - APART, 100), own(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage] ?? ""] });
-        if (signed(stage)) put(`${own(stage)} sign`, signed(stage), boxAt(left(stage) - 34, middle - 17, 34, 34), own(stage), { form: "plus" });
+        put(ownOf(stage), "", boxAt(left(stage), middle - 50, across - APART, 100), ownOf(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage] ?? ""] });
+        if (signed(stage)) put(`${ownOf(stage)} sign`, signed(stage), boxAt(left(stage) - 34, middle - 17, 34, 34), ownOf(stage), { form: "plus" });
       }
     }
     for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
@@ -272,9 +275,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const low = isRoad ? 537 : 557, enter = y + (isLong || !road.length || columns.get(read) ? 0 : isRoad ? -18 : 18), around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, enter], [x, enter]];
       const points = [[a, b], ...(!signed(stage) || isFar && isReset(stage) ? [[bus, b], ...around] : Math.abs(b - y) < 1 ? [[x - 34, y]] : [[x - 17, b], [x - 17, y + 18 * Math.sign(b - y)]])];
       if (isReset(stage) && to < x) label(stage, stage + " U", `U ${panel.letters[read]!} + b`, to - 190, y + 47, 170);
-      line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), { hue: hueOfStage(read), weight: isRoad && road.includes(stage) ? 0.5 : null });
+      line(`${ownOf(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), ownOf(stage), { hue: hueOfStage(read), weight: isRoad && road.includes(stage) ? 0.5 : null });
     }
-    label(own([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
+    label(ownOf([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
     if (!isLong && road.length) label("added", "added minus", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
     if (isLong) label("state", "state tanh", "tanh", left("state") - 4, 150, 80);
   }
@@ -284,9 +287,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 export function levelsOf(reads: Readonly<Record<string, readonly string[]>>): Map<string, number> {
   const levels = new Map<string, number>();
   const level = (stage: string): number => {
-    const known = levels.get(stage);
-    if (known !== undefined) return known;
-    const made = Math.max(-1, ...(reads[stage] ?? []).map(level)) + 1;
+    const made = levels.get(stage) ?? Math.max(-1, ...(reads[stage] ?? []).map(level)) + 1;
     levels.set(stage, made);
     return made;
   };

@@ -27,7 +27,7 @@ MOST = 12  # positions of a part that are drawn
 WORDS, STEM, LAYERS, OUTPUT = 484.0, 434.0, 416.0, 62.0  # tops of rows, but bottom of the layers
 HEAD = 36.0  # of the box of layers, its heading
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
-SUMS, STREAM, NORMED = 80.0, 118.0, 262.0  # from the left of a part to layers, stream and blocks
+SUMS, STREAM, NORMED = 76.0, 110.0, 262.0  # from the left of a part to layers, stream and blocks
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER, UNITS = 60.0, 8  # width of a number in a box; numbers of a vector at most
@@ -89,7 +89,7 @@ class _Scene(SceneMaker):
         self.floor = LAYERS - 10 * train  # of the layers
         self.stem = STEM + 36 * train  # of the embeddings; below other layers than the drawn one
         is_pair = recurs and {*self.places} >= {"encoder", "decoder"}
-        self.words = WORDS + (18 * train, -30 - 20 * self.lone)[is_pair]
+        self.words = WORDS + (22 * train, -30 - 20 * self.lone)[is_pair]
         self.whole: tuple[str, ...] = ALL  # what the whole shows
 
     def box_of(self, name: str) -> Box:
@@ -160,7 +160,7 @@ class _Scene(SceneMaker):
         x, y, w, _ = self.box_of(part)
         left, right, top, end = x - 102, x + w + 20, y - 24, self.stem + 32
         if part == "decoder" and w < ALONE - 2 * SUMS:  # mirrored
-            left, right = x - (20, 232)[reads], x + w + 102
+            left, right = x - (20, 214)[reads], x + w + 102
         wide = max(right - left, (end - top) * WIDE / HIGH)
         high = wide * HIGH / WIDE
         return left - (wide + left - right) / 2 * (not reads), (top + end - high) / 2, wide, high
@@ -275,8 +275,8 @@ class _Scene(SceneMaker):
         x_of, f_of, after = self._summands(main.name)
         more: dict[str, object] = {"hue": Hue.STATE, "level": 0.25, "tag": "layer"}
         if lowest:  # of the others, the sum below says it
-            self.node(f"{main.name} x", x_of, (stream - 48, self.stem, 96, 24), **more)
-        self.node(f"{main.name} sum", after, (left - 6, top - 15, 96, 30), **more)
+            self.node(f"{main.name} x", x_of, (stream - 52, self.stem, 104, 24), **more)
+        self.node(f"{main.name} sum", after, (left - 18, top - 15, 104, 30), **more)
         beside = stream + 18, top - 26, x - stream - 20, 22
         self.node(f"{main.name} f", f_of, beside, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
@@ -284,7 +284,7 @@ class _Scene(SceneMaker):
             begin = 2 * left + wide - self.memory[0], self.memory[1]
             points = begin, (gap, begin[1]), (gap, tip[1]), tip
             self.edge(f"{main.name} memory", *points, hue=Hue.KEY, tag="whole")
-            source, more = (left + wide + 30, tip[1] - 34, 112, 68), {"hue": Hue.KEY, "level": 0.25}
+            source, more = (left + wide + 30, tip[1] - 34, 96, 68), {"hue": Hue.KEY, "level": 0.25}
             texts = ["encoder", "h_i"]
             self.node(f"{main.name} memory box", "", source, texts=texts, tag="decoder", **more)
             ends, label = ((source[0], tip[1]), tip), (tip[0] + 16, tip[1] - 40, 84, 34)
@@ -292,7 +292,7 @@ class _Scene(SceneMaker):
             self.node(f"{main.name} memory label", "K, V", label, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
-                self._block(block, (stream + 46, low - 17, 70, 34), tag="stream")
+                self._block(block, (stream + 48, low - 17, 80, 34), tag="stream")
 
     def _summands(self, block: str) -> list[str]:
         """Return a number of x, of f(x) and of their sum, exact as printed where possible."""
@@ -358,7 +358,7 @@ class _Scene(SceneMaker):
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if feeds and k + 1 < count:
-                right, low, half = left + pitch * (k + 1), self.words + 80, pitch / 2
+                right, low, half = left + pitch * (k + 1), self.words + 76, pitch / 2
                 back = (right - half, 58), (right, 58), (right, low), (right + half, low)
                 into, self.whole = (right + half, self.words + 52), (*ALL, "fed")
                 self.edge(f"decoder {k} fed", *back, into, hue=Hue.INPUT, tag="fed")
@@ -604,8 +604,10 @@ class _Scene(SceneMaker):
                 caption += f" {_spoken([*of_block]).capitalize()} ‖∇‖ {norm:#.2g}."
         for k, node in enumerate(self.nodes):
             if norm := added.get(node.name, 0.0):
-                label, level = f"{node.label}: {norm:#.2g}", 0.7 * norm / max(added.values())
-                self.nodes[k] = node.model_copy(update={"label": label, "level": level})
+                lines = [node.label, f"{norm:#.2g}"]
+                update = {"label": ": ".join(lines), "level": 0.7 * norm / max(added.values())}
+                update |= {"texts": lines} if node.box[3] > CELL else {}
+                self.nodes[k] = node.model_copy(update=update)
             elif added and re.search(" embedding|softmax$", node.name):
                 self.nodes[k] = node.model_copy(update={"label": f"{node.label}, shared"})
         if added:

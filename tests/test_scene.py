@@ -157,7 +157,7 @@ def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> Non
         assert weight < 0.02 or written.pop(name) == f"{weight:.2f}"
     assert not read and not written
     for t, stop in enumerate(steps):
-        lit = [name for name in stop.lit if " reads " in name]
+        lit = [name for name in stop.lit if name.startswith("decoder reads ")]
         assert lit == [f"decoder reads {k}" for k in range(t + 1)]
 
 

@@ -205,7 +205,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => {
       put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" });
-      if (sum && words.indexOf(word) !== words.lastIndexOf(word)) put(`words frame ${k}`, "", boxAt(middle(k, 0) - wide / 2 - 6, 12, wide + 12, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
+      if (sum && words.indexOf(word) !== words.lastIndexOf(word)) put(`words frame ${k}`, "", boxAt(middle(k, 0) - wide / 2 - 9, 12, wide + 18, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
     });
     if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
     stages.forEach((stage, level) => {
@@ -234,16 +234,16 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
         return boxAt(x, y, across, high);
       }));
     });
+    const end = ([x, y, w, tall]: Box, isLow: boolean): Point => [x + w / 2, isLow ? y + tall : y], side = ([x, y, w, tall]: Box, by: number): Point => [x + w + by * unit, y + tall / 2];
     if (!stages.some((stage) => BACK.test(stage)))
-      boxes.get(stages[0]!)!.forEach(([x, y, w, tall], k) => line(`words from ${k}`, [[x + w / 2, top + unit * (HIGH - 44)], [x + w / 2, y + tall]], ownOf(stages[0]!)));
+      boxes.get(stages[0]!)!.forEach((box, k) => line(`words from ${k}`, [[end(box, true)[0], top + unit * (HIGH - 44)], end(box, true)], ownOf(stages[0]!)));
     for (const stage of stages) for (const read of stage === sum ? [] : panel.reads[stage] ?? []) {
       const own = ownOf(stage), lower = boxes.get(read)!, upper = boxes.get(stage)!, far = stages.indexOf(stage) - stages.indexOf(read);
       for (let k = 0; k < Math.max(lower.length, upper.length); k++) {
-        const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!, gap = 5 * unit;
-        const straight: Point[] = [[a[0] + a[2] / 2, a[1] + (far > 0 ? 0 : a[3])], [b[0] + b[2] / 2, b[1] + (far > 0 ? b[3] : 0)]];
-        const beside: Point[] = [[a[0] + a[2], a[1] + a[3] / 2], [a[0] + a[2] + gap, a[1] + a[3] / 2], [b[0] + b[2] + gap, b[1] + b[3] / 2], [b[0] + b[2], b[1] + b[3] / 2]];
+        const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!;
+        const straight = [end(a, far < 0), end(b, far > 0)], beside = [side(a, 0), side(a, 5), side(b, 5), side(b, 0)];
         const alpha = read === "weights" ? { hue: 5, weight: rowOf(values.get(read)!, 0, from + k)[0]! } : {}; // a mean is a fan
-        line(`${own} from ${read} ${k}`, alpha.weight === undefined ? (far * far === 1 ? straight : beside) : [straight[0]!, [straight[0]![0], b[1] + b[3]], straight[1]!, straight[1]!], own, alpha);
+        line(`${own} from ${read} ${k}`, alpha.weight === undefined ? (far * far === 1 ? straight : beside) : [straight[0]!, [straight[0]![0], straight[1]![1]], straight[1]!, straight[1]!], own, alpha);
       }
     }
     const turned = (y: number) => (sum ? 2 * top + unit * HIGH - y : y); // words are above, and a sum below what is added

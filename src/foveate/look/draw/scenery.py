@@ -27,7 +27,7 @@ MOST = 12  # positions of a part that are drawn
 WORDS, STEM, LAYERS, OUTPUT = 484.0, 434.0, 416.0, 62.0  # tops of rows, but bottom of the layers
 HEAD = 36.0  # of the box of layers, its heading
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
-SUMS, STREAM, NORMED = 76.0, 110.0, 262.0  # from the left of a part to layers, stream and blocks
+SUMS, STREAM, NORMED = 66.0, 110.0, 258.0  # from the left of a part to layers, stream and blocks
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER, UNITS = 60.0, 8  # width of a number in a box; numbers of a vector at most
@@ -160,7 +160,7 @@ class _Scene(SceneMaker):
         x, y, w, _ = self.box_of(part)
         left, right, top, end = x - 102, x + w + 20, y - 24, self.stem + 32
         if part == "decoder" and w < ALONE - 2 * SUMS:  # mirrored
-            left, right = x - (20, 214)[reads], x + w + 102
+            left, right = x - (20, 198)[reads], x + w + 102
         wide = max(right - left, (end - top) * WIDE / HIGH)
         high = wide * HIGH / WIDE
         return left - (wide + left - right) / 2 * (not reads), (top + end - high) / 2, wide, high
@@ -292,7 +292,7 @@ class _Scene(SceneMaker):
             self.node(f"{main.name} memory label", "K, V", label, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
-                self._block(block, (stream + 48, low - 17, 80, 34), tag="stream")
+                self._block(block, (stream + 48, low - 17, 74, 34), tag="stream")
 
     def _summands(self, block: str) -> list[str]:
         """Return a number of x, of f(x) and of their sum, exact as printed where possible."""
@@ -609,7 +609,7 @@ class _Scene(SceneMaker):
                 update |= {"texts": lines} if node.box[3] > CELL else {}
                 self.nodes[k] = node.model_copy(update=update)
             elif added and re.search(" embedding|softmax$", node.name):
-                self.nodes[k] = node.model_copy(update={"label": f"{node.label}, shared"})
+                self.nodes[k] = node.model_copy(update={"label": f"{node.label}, W shared"})
         if added:
             text = f"{self.stops[0].caption} In a box, ‖∇‖: ‖∂L/∂W‖."
             self.stops[0] = self.stops[0].model_copy(update={"caption": text})

@@ -164,9 +164,10 @@ def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> Non
 def test_numbers_at_residual_sums_add_up_as_printed(runs: dict[str, Run]) -> None:
     made = find("scene").draw([runs["transformer"]], Question())
     texts = {node.name: node.texts or [node.label] for node in made.nodes}
-    x, *_ = texts["decoder.layers.1.self_attention x"]
+    road = "decoder stream decoder.layers.1."
+    x, *_ = texts[f"{road}self_attention x"]
     for block in ("self_attention", "cross_attention", "feed_forward"):
-        added, total = (texts[f"decoder.layers.1.{block} {part}"][0] for part in ("f", "sum"))
+        [total], [added] = texts[f"{road}{block} sum"], texts[f"decoder.layers.1.{block} f"]
         numbers = (each.rpartition(" ")[2].replace("−", "-") for each in (x, added, total))
         before, f, after = map(float, numbers)
         assert before + f == pytest.approx(after, abs=1e-6)

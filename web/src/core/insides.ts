@@ -199,7 +199,6 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 26, 240);
     const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? []; // E[id] + position
-    const largestIn = (rows: readonly Float64Array[]) => Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite)), addends = largestIn(sum ? [first, second, sum].flatMap((stage) => words.map((_, k) => Float64Array.from(panel.units[stage] ?? [], (unit) => rowOf(values.get(stage)!, 0, from + k)[unit]!))) : []); // a sum and its parts have one scale
     const hueAt = (stage: string, value: number) => ({ [first]: 6, [second]: 2, [sum]: 3, value: 2, weights: 5, context: 3 })[stage] ?? (value < 0 ? 1 : 6); // what is added has its own colour
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
@@ -214,7 +213,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const start = tall === 1 ? 0 : from, whole = Array.from({ length: Math.min(words.length, tall - start) }, (_, k) => rowOf(made, 0, start + k));
       const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => b - a) ?? [] : [];
       const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] && (!sum || stage === first) ? (sum ? [`entries ${units.toReversed().join(", ")}`, `of ${width}`] : [`${count} of ${width} numbers`]) : [];
-      const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
+      const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;
       put(`${own} name`, "", boxAt(0, y + high / 2 - 54, aside - 12, 108), own, { form: "label", texts: [named[level]!.replace(isLayer ? / = .*/ : "", ""), ...few] });
       if (isLayer && level) { // one matrix for all words
@@ -229,7 +228,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
           if (Number.isNaN(value)) return;
           const token = tokens?.[i], isPlain = isBlank ? !value : !isBack && !token && width === 1 && Number.isInteger(value); // a zero of a ReLU, the id of a token
           const text = isPlain ? `${value}` : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isPlain ? null : hueAt(stage, value), level: isPlain ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isPlain ? null : hueAt(stage, value), level: isPlain ? 0 : sum ? 0.25 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, across, high);
       }));

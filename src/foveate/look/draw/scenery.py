@@ -86,7 +86,6 @@ class _Scene(SceneMaker):
         self.lone = all(block.family != "attention" for block in blocks)
         self.memory = SIDE + 20, 84.0  # where what a decoder reads of an encoder begins
         self.output = OUTPUT + 18 * (recurs or train)
-        self.floor = LAYERS - 10 * train  # of the layers
         self.stem = STEM + 36 * train  # of the embeddings; below other layers than the drawn one
         is_pair = recurs and {*self.places} >= {"encoder", "decoder"}
         self.words = WORDS + (22 * train, -30 - 20 * self.lone)[is_pair]
@@ -126,8 +125,7 @@ class _Scene(SceneMaker):
         recurs = any(block.steps for part in sides for block in part.blocks)
         caption = TEXTS["whole"].get(" ".join(p.name for p in sides), TEXTS["whole"]["encoder"])
         if recurs:
-            caption = TEXTS["pair" if len(sides) > 1 else "same"]
-            caption = TEXTS["fed"] if "fed" in self.whole else caption
+            caption = TEXTS["fed" if "fed" in self.whole else "pair" if len(sides) > 1 else "same"]
         if self.train:
             return self._going_back()
         self.stop("whole", caption, self.whole)
@@ -140,14 +138,12 @@ class _Scene(SceneMaker):
                 word = self.places[part.name][self.query]
                 adds = "f(norm(x))" if any(b.family == "norm" for b in inner) else "f(x)"
                 text = f"Each + adds {adds} to x, here in one number of “{word}”."
-                chosen = [b for b in inner if block and block in b.name]
+                chosen = [b for b in inner if block and block in b.name and b.family != "norm"]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
-                names = [b.name for b in inner if b.family != "norm"]
-                for each in (b for b in chosen if b.name in names):
+                for each in chosen:
                     x_of, f_of, _ = self._summands(each.name)
                     text = f"{x_of} of “{word}” stays in the sum; {_name(each)} adds {f_of}."
-                    k = names.index(each.name)
-                    lit += [f"{names[k - 1]} sum" if k else f"{each.name} x", f"{part.name} stream"]
+                    lit.append(f"{part.name} stream")
                 shows = ["stream", "layer", *["decoder"] * any("encoder" in b.reads for b in inner)]
                 self.stop(f"{part.name} layer", text, shows, box=box, lit=lit)
         self._insides(block, head, query)
@@ -158,12 +154,10 @@ class _Scene(SceneMaker):
     def _around(self, part: str, reads: bool) -> Box:
         """Return what a stop in a layer shows: with its sums, and with the encoder's output."""
         x, y, w, _ = self.box_of(part)
-        left, right, top, end = x - 102, x + w + 20, y - 24, self.stem + 32
-        if part == "decoder" and w < ALONE - 2 * SUMS:  # mirrored
-            left, right = x - (20, 198)[reads], x + w + 102
-        wide = max(right - left, (end - top) * WIDE / HIGH)
-        high = wide * HIGH / WIDE
-        return left - (wide + left - right) / 2 * (not reads), (top + end - high) / 2, wide, high
+        wide = max(w + 122, (self.stem + 56 - y) * WIDE / HIGH)
+        is_mirrored, high = part == "decoder" and w < ALONE - 2 * SUMS, wide * HIGH / WIDE
+        left = x - 198 if reads else x + w + 102 - wide if is_mirrored else x - 102
+        return left, self.stem + 32 - high, wide, high
 
     def _words(self, part: str, left: float, wide: float) -> None:
         """Write what a part reads below it, and what a decoder writes above."""
@@ -182,7 +176,7 @@ class _Scene(SceneMaker):
             lengths = [1 if recurs else 1.4 + max(least, *map(len, pair)) for pair in pairs]
             ends = left + wide * np.cumsum([0.0, *lengths]) / max(1.0, sum(lengths))
             rooms, middles = np.diff(ends) - 2 * side, (ends[1:] + ends[:-1]) / 2
-            needs = [LETTER * count for count in letters]
+            needs = LETTER * np.array(letters)
             crowded = bool((rooms < needs).any()) and not self.train and not (self.lone and recurs)
             if crowded:  # every other word is a line lower, and as wide as its neighbours allow
                 around = np.diff(ends, prepend=ends[0] - EDGE, append=ends[-1] + EDGE)
@@ -191,11 +185,8 @@ class _Scene(SceneMaker):
                 y, high = (top + 8 + 26 * (k % 2), 26.0) if crowded else (top + 10, 40.0)
                 box = x - room / 2, y, room, high
                 self.node(f"{part} {kind} {k}", texts[k], box, form="word", tag="words")
-                up = (
-                    (498.0 - 6 * crowded, STEM + 46)
-                    if top > 0
-                    else (self.output, 36 + 18 * crowded)
-                )
+                low = 498.0 - 6 * crowded, STEM + 46
+                up = (self.output, 36.0 + 18 * crowded) if top < 0 else low
                 if not self.train and (not recurs or kind == "writes"):
                     self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
@@ -212,33 +203,30 @@ class _Scene(SceneMaker):
         groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
         branches = [group for group in groups if group[0].branch is not None]
         most = max(len({b.branch for b in _layer_of(p, self.layer)} - {None}) for p in self.parts)
-        tall = self.floor - self.output - 60
+        tall = LAYERS - self.output - 60
         pitch = (tall - HEAD) / max(1, most)  # the same in both parts
         tall -= pitch * (most - len(branches))
-        top, inner = self.floor - tall, wide - 2 * SUMS
+        top, inner = LAYERS - tall, wide - 2 * SUMS
         if layers:
             self.node(name, "", (left + SUMS, top, inner, tall), form="group", tag="whole")
             head = left + SUMS + 40, top + 2, inner - 40, 34.0
             number = 1 + (drawn[0].layer or 0)
-            label = f"layer {number} of {layers}" if self.train else f"{layers} ×"
-            whose = name if wide != ALONE else "" if self.train else "layer"
-            label = ", ".join(filter(None, (whose, label)))
+            label = f"{name}, layer {number} of {layers}" if self.train else f"{name}, {layers} ×"
             self.node(f"{name} head", label, head, form="label", tag="words")
             if self.train and layers > 1:
                 other = f"layer {3 - number}" if layers == 2 else f"the other {layers - 1} layers"
-                box = left + SUMS, self.floor + 8, inner, 38.0
+                box = left + SUMS, LAYERS + 6, inner, 36.0
                 self.node(f"{name} others", other, box, tag="whole")
                 away = [b.name for b in part.blocks if b.layer not in (None, drawn[0].layer)]
                 self.homes |= dict.fromkeys(away, f"{name} others")
         self._row(name, before, (left, self.stem, wide, 44), " + ")
-        last, end = (left, top - 60, wide, 44.0), top - (16 if after else 60)
-        if name == "encoder" and wide == SIDE:
-            last, end = (left + SUMS, top - 60, inner, 44.0), top - (16 if after else 38)
-            self.memory = (left + SUMS + inner if after else stream), top - 38
-        self._row(name, after, last, " → ")
+        is_source = name == "encoder" and wide == SIDE  # of a decoder's keys and values
+        end = top - (16 if after else 38 if is_source else 60)
+        self.memory = (left + wide if after else stream, top - 38) if is_source else self.memory
+        self._row(name, after, (left, top - 60, wide, 44), " → ")
         self.edge(f"{name} stream", (stream, self.stem), (stream, end), hue=Hue.STATE)
         for number, group in enumerate(branches, start=1):
-            y = self.floor - pitch * number
+            y = LAYERS - pitch * number
             after_it = groups[groups.index(group) + 1 :][:1]
             norms = after_it[0] if after_it and after_it[0][0].branch is None else []
             high, down = (min(64.0, pitch - 20), 19) if norms else (min(80.0, pitch - 17), 14)
@@ -262,21 +250,21 @@ class _Scene(SceneMaker):
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
         stream, x, low, top = left + STREAM, left + NORMED, y + high - 16, y + down
-        self.edge(f"{main.name} in", (stream, low), (x, low))
-        self.edge(f"{main.name} out", (x, top), (stream + 14, top))
+        join = 24 * self.train  # where the line of the gradient is
+        self.edge(f"{main.name} in", (stream + join, low), (x, low))
+        self.edge(f"{main.name} out", (x, top), (stream + max(14, join), top))
         plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
-        masked = any(map(_looks_back, maps)) and not self.train
-        label, box = "masked " * masked + _name(main), (x, y, wide - NORMED - SUMS - 12, high)
-        label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
-        lines = [_name(main), "(masked)"] * (masked and wide != ALONE)
-        self._block(main, box, label, more={"texts": lines})
+        masked, box = any(map(_looks_back, maps)), (x, y, wide - NORMED - SUMS - 12, high)
+        lines = [_name(main), "(masked)"] * (masked and not self.train)
+        self._block(main, box, "masked " * bool(lines) + _name(main), more={"texts": lines})
         x_of, f_of, after = self._summands(main.name)
+        road = f"{main.name.split('.')[0]} stream {main.name}"
         more: dict[str, object] = {"hue": Hue.STATE, "level": 0.25, "tag": "layer"}
         if lowest:  # of the others, the sum below says it
-            self.node(f"{main.name} x", x_of, (stream - 52, self.stem, 104, 24), **more)
-        self.node(f"{main.name} sum", after, (left - 18, top - 15, 104, 30), **more)
+            self.node(f"{road} x", x_of, (stream - 52, self.stem, 104, 24), **more)
+        self.node(f"{road} sum", after, (left - 18, top - 15, 104, 30), **more)
         beside = stream + 18, top - 26, x - stream - 20, 22
         self.node(f"{main.name} f", f_of, beside, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
@@ -284,10 +272,9 @@ class _Scene(SceneMaker):
             begin = 2 * left + wide - self.memory[0], self.memory[1]
             points = begin, (gap, begin[1]), (gap, tip[1]), tip
             self.edge(f"{main.name} memory", *points, hue=Hue.KEY, tag="whole")
-            source, more = (left + wide + 30, tip[1] - 34, 96, 68), {"hue": Hue.KEY, "level": 0.25}
-            texts = ["encoder", "h_i"]
-            self.node(f"{main.name} memory box", "", source, texts=texts, tag="decoder", **more)
-            ends, label = ((source[0], tip[1]), tip), (tip[0] + 16, tip[1] - 40, 84, 34)
+            more = {"hue": Hue.KEY, "level": 0.25, "tag": "decoder", "texts": ["encoder", "h_i"]}
+            self.node(f"{main.name} memory box", "", (gap, tip[1] - 34, 96, 68), **more)
+            ends, label = ((gap, tip[1]), tip), (tip[0] + 16, tip[1] - 40, 84, 34)
             self.edge(f"{main.name} memory arrow", *ends, hue=Hue.KEY, tag="decoder")
             self.node(f"{main.name} memory label", "K, V", label, form="label", tag="stream")
         for block in group:
@@ -565,25 +552,20 @@ class _Scene(SceneMaker):
             self.node(name, f"{loss:.2f}", below, tag="back", form="label")
             ends = (x + w / 2, 63.0), (x + w / 2, self.output)
             self.edge(f"{name} back", *ends, hue=Hue.GRADIENT, tag="back")
-        streams = {e.name: e.points[-1] for e in self.edges if e.name.endswith(" stream")}
-        beside = {x: x + 24 * (1 if x < WIDE / 2 else -1) for x, _ in streams.values()}
-        for name, (x, y) in streams.items():
-            ends = (beside[x], y + 4), (beside[x], self.stem - 2)
-            self.edge(f"{name} back", *ends, hue=Hue.GRADIENT, tag="back")
+        for name, (x, y) in [
+            (e.name, e.points[-1]) for e in self.edges if e.name[-7:] == " stream"
+        ]:
+            x += 24 if x < WIDE / 2 else -24
+            self.edge(f"{name} back", (x, y + 4), (x, self.stem - 2), hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
             mean = f"L = {np.mean(losses):.2f}, the mean of −log p:"
             self.node("losses", mean, (x - 420, 34, 410, 32), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
             points = edge.points[::-1]
             if edge.name.endswith(" memory"):  # beside the line forwards
-                (x, y), (gap, _), (_, v), (u, _) = points
-                points = [(x, y + 14), (gap - 14, y + 14), (gap - 14, v + 14), (u, v + 14)]
-            else:  # from and to the line of the gradient
+                points = [(x - 14 * (0 < k < 3), y + 14) for k, (x, y) in enumerate(points)]
+            else:
                 self.edges.remove(edge)
-                points = [
-                    next(((b, y) for a, b in beside.items() if abs(a - x) < 15), (x, y))
-                    for x, y in points
-                ]
             self.edge(f"{edge.name} back", *points, hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
@@ -605,9 +587,9 @@ class _Scene(SceneMaker):
         for k, node in enumerate(self.nodes):
             if norm := added.get(node.name, 0.0):
                 lines = [node.label, f"{norm:#.2g}"]
-                update = {"label": ": ".join(lines), "level": 0.7 * norm / max(added.values())}
-                update |= {"texts": lines} if node.box[3] > CELL else {}
-                self.nodes[k] = node.model_copy(update=update)
+                more = {"texts": lines * (node.box[3] > CELL), "label": ": ".join(lines)}
+                level = 0.7 * norm / max(added.values())
+                self.nodes[k] = node.model_copy(update={"level": level, **more})
             elif added and re.search(" embedding|softmax$", node.name):
                 self.nodes[k] = node.model_copy(update={"label": f"{node.label}, W shared"})
         if added:
@@ -632,7 +614,7 @@ class _Scene(SceneMaker):
         itself, part = weights.rows == weights.columns, weights.rows
         writes = self.produced[:count] if part == "decoder" else []
         more: dict[str, object] = {"letters": self._letters(stages, itself, part)}
-        more["tokens"] = {"writes": [[word] for word in writes]} if writes else {}
+        more |= {"tokens": {"writes": [[word] for word in writes]} if writes else {}}
         more |= self._kinds(name, stages)
         self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
         spoken = _spoken([name])
@@ -672,13 +654,11 @@ class _Scene(SceneMaker):
             return
         itself, letters = rows == columns, panel.letters
         written = panel.tokens.get("writes")
-        facts = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
-        facts["row"] = rows[row]
-        size = values["query"].shape[-1]
-        facts["values"] = "value" if letters["v"][0] == "v" else "state"
         weights = values["weights"].array[panel.head, row]
+        facts = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
+        facts |= {"row": rows[row], "values": "value" if letters["v"][0] == "v" else "state"}
         facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
-        facts |= self._worked(size)
+        facts |= self._worked(values["query"].shape[-1])
         facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {"": TEXTS["query"] + few * (len(columns) > SHOWN), **TEXTS["build"]}
@@ -791,10 +771,9 @@ class _Scene(SceneMaker):
                 names = (each.name for each in some if each.tag != "words")
                 lit += [name for name in names if name.split(" ")[0] not in dim]
             lit += self._arcs(cross[-1], t) if cross else []
-            text = f"After “{word}” comes “{self.produced[t]}”"
             k = t - self.forced.first
-            text += "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
-            text += "."
+            known = "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
+            text = f"After “{word}” comes “{self.produced[t]}”{known}."
             if cross:
                 row = cross[-1].values.mean(axis=0)[t]
                 top = self.places[cross[-1].columns][int(row.argmax())]
@@ -815,12 +794,11 @@ class _Scene(SceneMaker):
                 if home not in names:  # of a stack: the words themselves
                     fill = {"hue": Hue.WEIGHT, "level": alpha / row.max(), "tag": f"step {t}"}
                     made.append(f"{frame.columns} reads {s} arrow")
-                    word = self.places[frame.columns][s]
+                    word, below = self.places[frame.columns][s], (u, v + tall, w, 26)
                     wide = min(w, 17 * len(word) + 28)
-                    box = u + (w - wide) / 2, v + 2, wide, tall - 6
-                    self.node(made[-2], word, box, **fill)
+                    self.node(made[-2], word, (u + (w - wide) / 2, v + 2, wide, tall - 6), **fill)
                     if tall > 26:  # in one line of words
-                        below, fill = (u, v + tall, w, 26), fill | {"form": "label", "level": 0}
+                        fill |= {"form": "label"}
                         self.node(f"{made[-2]} weight", f"{alpha:.2f}", below, **fill)
                     continue
                 x, y, across, _ = self.box_of(home)

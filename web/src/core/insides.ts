@@ -204,16 +204,15 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => {
       put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" });
-      if (sum && words.indexOf(word) !== words.lastIndexOf(word)) put(`words frame ${k}`, "", boxAt(middle(k, 0) - wide / 2 - 9, 12, wide + 18, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
+      if (sum && words.filter((other) => other === word)[1]) put(`words frame ${k}`, "", boxAt(middle(k, 0) - wide / 2 - 9, 12, wide + 18, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
     });
     if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
     stages.forEach((stage, level) => {
       const own = ownOf(stage), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min((isLayer ? LINE : 40) * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
-      const start = tall === 1 ? 0 : from, whole = Array.from({ length: Math.min(words.length, tall - start) }, (_, k) => rowOf(made, 0, start + k));
-      const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => b - a) ?? [] : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] && (!sum || stage === first) ? (sum ? [`entries ${units.toReversed().join(", ")}`, `of ${width}`] : [`${count} of ${width} numbers`]) : [];
-      const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
+      const start = tall === 1 ? 0 : from, units = (width > count && panel.units[stage]?.slice(0, count).sort((a, b) => b - a)) || [...Array(count).keys()];
+      const rows = Array.from({ length: Math.min(words.length, tall - start) }, (_, k) => units.map((unit) => rowOf(made, 0, start + k)[unit]!)), few = width > count && !panel.tokens[stage] && (!sum || stage === first) ? (sum ? [`entries ${units.toReversed().join(", ")}`, `of ${width}`] : [`${count} of ${width} numbers`]) : [];
+      const largest = Math.max(1e-12, ...rows.flat().map(Math.abs).filter(isFinite));
       floor -= room;
       put(`${own} name`, "", boxAt(0, y + high / 2 - 54, aside - 12, 108), own, { form: "label", texts: [named[level]!.replace(isLayer ? / = .*/ : "", ""), ...few] });
       if (isLayer && level) { // one matrix for all words
@@ -240,9 +239,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const own = ownOf(stage), lower = boxes.get(read)!, upper = boxes.get(stage)!, far = stages.indexOf(stage) - stages.indexOf(read);
       for (let k = 0; k < Math.max(lower.length, upper.length); k++) {
         const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!;
-        const straight = [end(a, far < 0), end(b, far > 0)], beside = [side(a, 0), side(a, 5), side(b, 5), side(b, 0)];
+        const out = end(a, far < 0), into = end(b, far > 0);
         const alpha = read === "weights" ? { hue: 5, weight: rowOf(values.get(read)!, 0, from + k)[0]! } : {}; // a mean is a fan
-        line(`${own} from ${read} ${k}`, alpha.weight === undefined ? (far * far === 1 ? straight : beside) : [straight[0]!, [straight[0]![0], straight[1]![1]], straight[1]!, straight[1]!], own, alpha);
+        line(`${own} from ${read} ${k}`, alpha.weight !== undefined ? [out, [out[0], into[1]], into, into] : far * far === 1 ? [out, into] : [side(a, 0), side(a, 5), side(b, 5), side(b, 0)], own, alpha);
       }
     }
     const turned = (y: number) => (sum ? 2 * top + unit * HIGH - y : y); // words are above, and a sum below what is added
@@ -277,8 +276,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(`${ownOf(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), ownOf(stage), { hue: hueOfStage(read), weight: isRoad && road.includes(stage) ? 0.5 : null });
     }
     label(ownOf([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
-    if (!isLong && road.length) label("added", "added minus", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
     if (isLong) label("state", "state tanh", "tanh", left("state") - 4, 150, 80);
+    else if (road.length) label("added", "added minus", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
   }
 }
 

@@ -798,7 +798,7 @@ class _Scene(SceneMaker):
                     wide = min(w, 17 * len(word) + 28)
                     self.node(made[-2], word, (u + (w - wide) / 2, v + 2, wide, tall - 6), **fill)
                     if tall > 26:  # in one line of words
-                        fill |= {"form": "label"}
+                        fill |= {"form": "label", "level": 0.0}
                         self.node(f"{made[-2]} weight", f"{alpha:.2f}", below, **fill)
                     continue
                 x, y, across, _ = self.box_of(home)

@@ -204,24 +204,24 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => {
       put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" });
-      if (sum && words.filter((other) => other === word)[1]) put(`words frame ${k}`, "", boxAt(middle(k, 0) - wide / 2 - 9, 12, wide + 18, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
+      if (sum && words.filter((other) => other === word)[1]) put(`words frame ${k}`, "", boxAt(aside + pitch * k + 3, 12, pitch - 6, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
     });
-    if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
+    if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12);
     stages.forEach((stage, level) => {
       const own = ownOf(stage), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
-      const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min((isLayer ? LINE : 40) * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
+      const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(36 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const start = tall === 1 ? 0 : from, units = (width > count && panel.units[stage]?.slice(0, count).sort((a, b) => b - a)) || [...Array(count).keys()];
       const rows = Array.from({ length: Math.min(words.length, tall - start) }, (_, k) => units.map((unit) => rowOf(made, 0, start + k)[unit]!)), few = width > count && !panel.tokens[stage] && (!sum || stage === first) ? (sum ? [`entries ${units.toReversed().join(", ")}`, `of ${width}`] : [`${count} of ${width} numbers`]) : [];
       const largest = Math.max(1e-12, ...rows.flat().map(Math.abs).filter(isFinite));
       floor -= room;
       put(`${own} name`, "", boxAt(0, y + high / 2 - 54, aside - 12, 108), own, { form: "label", texts: [named[level]!.replace(isLayer ? / = .*/ : "", ""), ...few] });
       if (isLayer && level) { // one matrix for all words
-        put(`${own} band`, "", boxAt(0, floor + room - 20, WIDE, 40), own, { form: "group" });
-        label(own, `${own} equation`, named[level]!, 0, floor + room - 20, aside);
+        put(`${own} band`, "", boxAt(0, floor + room - 19, WIDE, FLAT), own, { form: "group" });
+        label(own, `${own} equation`, named[level]!, 0, floor + room - 19, aside);
       }
       boxes.set(stage, rows.map((row, k) => {
         const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, sign = { [second]: `+ ${named[level]!.replace("t)", `${start + k})`)}`, [sum]: "=" }[stage];
-        if (sign) label(own, `${own} sign ${k}`, sign, x, floor + room - FLAT / 2, across);
+        if (sign) label(own, `${own} sign ${k}`, sign, x, floor + room - 19, across);
         const tokens = panel.tokens[stage]?.[start + k];
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
@@ -270,7 +270,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
       const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, isRoad = road.includes(read), bus = a + (isRoad ? 36 : 20); // what is read comes by one line
       const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && !isRoad ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
-      const low = isRoad ? 537 : 557, enter = y + (isLong || !road.length || columns.get(read) ? 0 : isRoad ? -18 : 18), around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, enter], [x, enter]];
+      const low = isRoad ? 537 : 557, enter = isRoad ? y - 24 : y, around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, enter], [x, enter]];
       const points = [[a, b], ...(!signed(stage) || isFar && isReset(stage) ? [[bus, b], ...around] : Math.abs(b - y) < 1 ? [[x - 34, y]] : [[x - 17, b], [x - 17, y + 18 * Math.sign(b - y)]])];
       if (isReset(stage) && to < x) label(stage, stage + " U", `U ${panel.letters[read]!} + b`, to - 190, y + 47, 170);
       line(`${ownOf(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), ownOf(stage), { hue: hueOfStage(read), weight: isRoad && road.includes(stage) ? 0.5 : null });

@@ -272,7 +272,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && !isRoad ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
       const low = isRoad ? 537 : 557, enter = isRoad ? y - 24 : y, around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, enter], [x, enter]];
       const points = [[a, b], ...(!signed(stage) || isFar && isReset(stage) ? [[bus, b], ...around] : Math.abs(b - y) < 1 ? [[x - 34, y]] : [[x - 17, b], [x - 17, y + 18 * Math.sign(b - y)]])];
-      if (isReset(stage) && to < x) label(stage, stage + " U", `U ${panel.letters[read]!} + b`, to - 190, y + 47, 170);
+      if (isReset(stage) && to < x) label(stage, "U", `U ${panel.letters[read]!} + b`, to - 190, y + 47, 170);
       line(`${ownOf(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), ownOf(stage), { hue: hueOfStage(read), weight: isRoad && road.includes(stage) ? 0.5 : null });
     }
     label(ownOf([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);

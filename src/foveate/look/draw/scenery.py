@@ -86,9 +86,9 @@ class _Scene(SceneMaker):
         self.lone = all(block.family != "attention" for block in blocks)
         self.memory = SIDE + 20, 84.0  # where what a decoder reads of an encoder begins
         self.output = OUTPUT + 18 * (recurs or train)
-        self.stem = STEM + 36 * train  # of the embeddings; below other layers than the drawn one
+        self.stem = STEM + 40 * train  # of the embeddings; below other layers than the drawn one
         is_pair = recurs and {*self.places} >= {"encoder", "decoder"}
-        self.words = WORDS + (22 * train, -30 - 20 * self.lone)[is_pair]
+        self.words = WORDS + (24 * train, -30 - 20 * self.lone)[is_pair]
         self.whole: tuple[str, ...] = ALL  # what the whole shows
 
     def box_of(self, name: str) -> Box:
@@ -156,7 +156,7 @@ class _Scene(SceneMaker):
         x, y, w, _ = self.box_of(part)
         wide = max(w + 122, (self.stem + 56 - y) * WIDE / HIGH)
         is_mirrored, high = part == "decoder" and w < ALONE - 2 * SUMS, wide * HIGH / WIDE
-        left = x - 198 if reads else x + w + 102 - wide if is_mirrored else x - 102
+        left = x - 190 if reads else x + w + 102 - wide if is_mirrored else x - 102
         return left, self.stem + 32 - high, wide, high
 
     def _words(self, part: str, left: float, wide: float) -> None:
@@ -273,8 +273,8 @@ class _Scene(SceneMaker):
             points = begin, (gap, begin[1]), (gap, tip[1]), tip
             self.edge(f"{main.name} memory", *points, hue=Hue.KEY, tag="whole")
             more = {"hue": Hue.KEY, "level": 0.25, "tag": "decoder", "texts": ["encoder", "h_i"]}
-            self.node(f"{main.name} memory box", "", (gap, tip[1] - 34, 96, 68), **more)
-            ends, label = ((gap, tip[1]), tip), (tip[0] + 16, tip[1] - 40, 84, 34)
+            self.node(f"{main.name} memory box", "", (gap - 10, tip[1] - 34, 96, 68), **more)
+            ends, label = ((gap - 10, tip[1]), tip), (tip[0] + 16, tip[1] - 40, 84, 34)
             self.edge(f"{main.name} memory arrow", *ends, hue=Hue.KEY, tag="decoder")
             self.node(f"{main.name} memory label", "K, V", label, form="label", tag="stream")
         for block in group:

@@ -212,12 +212,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(36 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const start = tall === 1 ? 0 : from, units = (width > count && panel.units[stage]?.slice(0, count).sort((a, b) => b - a)) || [...Array(count).keys()];
       const rows = Array.from({ length: Math.min(words.length, tall - start) }, (_, k) => units.map((unit) => rowOf(made, 0, start + k)[unit]!)), few = width > count && !panel.tokens[stage] && (!sum || stage === first) ? (sum ? [`entries ${units.toReversed().join(", ")}`, `of ${width}`] : [`${count} of ${width} numbers`]) : [];
-      const largest = Math.max(1e-12, ...rows.flat().map(Math.abs).filter(isFinite));
+      const largest = Math.max(...rows.flat().map(Math.abs).filter(isFinite)) || 1;
       floor -= room;
       put(`${own} name`, "", boxAt(0, y + high / 2 - 54, aside - 12, 108), own, { form: "label", texts: [named[level]!.replace(isLayer ? / = .*/ : "", ""), ...few] });
       if (isLayer && level) { // one matrix for all words
         put(`${own} band`, "", boxAt(0, floor + room - 19, WIDE, FLAT), own, { form: "group" });
-        label(own, `${own} equation`, named[level]!, 0, floor + room - 19, aside);
+        label(own, `${own} W`, named[level]!, 0, floor + room - 19, aside);
       }
       boxes.set(stage, rows.map((row, k) => {
         const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, sign = { [second]: `+ ${named[level]!.replace("t)", `${start + k})`)}`, [sum]: "=" }[stage];
@@ -241,7 +241,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
         const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!;
         const out = end(a, far < 0), into = end(b, far > 0);
         const alpha = read === "weights" ? { hue: 5, weight: rowOf(values.get(read)!, 0, from + k)[0]! } : {}; // a mean is a fan
-        line(`${own} from ${read} ${k}`, alpha.weight !== undefined ? [out, [out[0], into[1]], into, into] : far * far === 1 ? [out, into] : [side(a, 0), side(a, 5), side(b, 5), side(b, 0)], own, alpha);
+        line(`${own} from ${read} ${k}`, alpha.weight !== undefined ? [out, [out[0], into[1]], into, into] : far * far < 2 ? [out, into] : [side(a, 0), side(a, 5), side(b, 5), side(b, 0)], own, alpha);
       }
     }
     const turned = (y: number) => (sum ? 2 * top + unit * HIGH - y : y); // words are above, and a sum below what is added
@@ -272,12 +272,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && !isRoad ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
       const low = isRoad ? 537 : 557, enter = isRoad ? y - 24 : y, around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, enter], [x, enter]];
       const points = [[a, b], ...(!signed(stage) || isFar && isReset(stage) ? [[bus, b], ...around] : Math.abs(b - y) < 1 ? [[x - 34, y]] : [[x - 17, b], [x - 17, y + 18 * Math.sign(b - y)]])];
-      if (isReset(stage) && to < x) label(stage, "U", `U ${panel.letters[read]!} + b`, to - 190, y + 47, 170);
+      if (isReset(stage) && to < x) label(stage, stage + " U", `U ${panel.letters[read]!} + b`, to - 190, y + 47, 170);
       line(`${ownOf(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), ownOf(stage), { hue: hueOfStage(read), weight: isRoad && road.includes(stage) ? 0.5 : null });
     }
     label(ownOf([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
-    if (isLong) label("state", "state tanh", "tanh", left("state") - 4, 150, 80);
-    else if (road.length) label("added", "added minus", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
+    if (isLong) label("state", "state of", "tanh", left("state") - 4, 150, 80);
+    else if (road.length) label("added", "added of", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
   }
 }
 

@@ -134,7 +134,10 @@ class _Scene(SceneMaker):
         for part in [] if recurs else sides:
             inner = [b for b in _layer_of(part, self.layer) if b.branch is not None]
             if inner:
-                box = self._around(part.name, any("encoder" in b.reads for b in inner))
+                x, y, w, _ = self.box_of(part.name)
+                wide = max(w + 122, (self.stem + 56 - y) * WIDE / HIGH)
+                high = wide * HIGH / WIDE  # from below the layer to above, with what is beside it
+                box = x - (190 if x > WIDE / 2 else 102), self.stem + 32 - high, wide, high
                 word = self.places[part.name][self.query]
                 adds = "f(norm(x))" if any(b.family == "norm" for b in inner) else "f(x)"
                 text = f"Each + adds {adds} to x, here in one number of “{word}”."
@@ -150,14 +153,6 @@ class _Scene(SceneMaker):
         if "decoder" in self.places:
             self._steps()
         return None
-
-    def _around(self, part: str, reads: bool) -> Box:
-        """Return what a stop in a layer shows: with its sums, and with the encoder's output."""
-        x, y, w, _ = self.box_of(part)
-        wide = max(w + 122, (self.stem + 56 - y) * WIDE / HIGH)
-        is_mirrored, high = part == "decoder" and w < ALONE - 2 * SUMS, wide * HIGH / WIDE
-        left = x - 190 if reads else x + w + 102 - wide if is_mirrored else x - 102
-        return left, self.stem + 32 - high, wide, high
 
     def _words(self, part: str, left: float, wide: float) -> None:
         """Write what a part reads below it, and what a decoder writes above."""
@@ -643,8 +638,8 @@ class _Scene(SceneMaker):
         score, normalizer = module.config.score, module.config.normalizer
         hidden = {"rotated query", "normed query"} & {*stages} or score.joins_sizes
         hot = getattr(normalizer, "temperature", 1) != 1
-        kinds = {"score": hidden or score.kind, "normalizer": hot or normalizer.kind}
-        return {name: kind for name, kind in kinds.items() if isinstance(kind, str)}
+        kinds = ("score", hidden or score.kind), ("normalizer", hot or normalizer.kind)
+        return {name: kind for name, kind in kinds if isinstance(kind, str)}
 
     def _query(self, spoken: str, stages: dict[str, ForwardFrame]) -> None:
         """Stop at each stage of one query, and at the products of all of them."""
@@ -715,8 +710,7 @@ class _Scene(SceneMaker):
         if {"rotated query", "normed query"} & {*equations}:
             equations["score"] = equations["score"].replace("q · k_i", "q′ · k′_i")
         letters = {n: t.translate(LOW) for n, t in equations.items() if 0 < len(t) < WIDEST}
-        if "context" in stages:
-            letters |= {"weights": "α_i, learned q"}
+        letters |= {"weights": "α_i, learned q"} if "context" in stages else {}
         letters |= {"position": "PE(t)", "input": "x_t"} if "position" in equations else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
@@ -764,12 +758,12 @@ class _Scene(SceneMaker):
         layer = [b for p in self.parts if p.name == "decoder" for b in _layer_of(p, self.layer)]
         reading = {b.branch for b in layer if "encoder" in b.reads}
         dim = {b.name for b in layer if reading and b.branch not in (None, *reading)}
+        parts = *(n for n in self.nodes if n.form != "group"), *self.edges
+        names = [p.name for p in parts if p.tag != "words"] * (not cells)
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
-            for some in ([n for n in self.nodes if n.form != "group"], self.edges) * (not cells):
-                names = (each.name for each in some if each.tag != "words")
-                lit += [name for name in names if name.split(" ")[0] not in dim]
+            lit += [name for name in names if name.split(" ")[0] not in dim]
             lit += self._arcs(cross[-1], t) if cross else []
             k = t - self.forced.first
             known = "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
@@ -778,8 +772,7 @@ class _Scene(SceneMaker):
                 row = cross[-1].values.mean(axis=0)[t]
                 top = self.places[cross[-1].columns][int(row.argmax())]
                 text += f" It attends most to “{top}”: {row.max():.2f}."
-            shows = [*self.whole, *[f"step {t}"] * bool(cross)]
-            self.stop(f"step {t + 1}", text, shows, lit=lit)
+            self.stop(f"step {t + 1}", text, [*self.whole, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""

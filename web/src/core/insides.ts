@@ -206,7 +206,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" });
       if (sum && words.filter((other) => other === word)[1]) put(`words frame ${k}`, "", boxAt(aside + pitch * k + 3, 12, pitch - 6, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
     });
-    if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12);
+    if (sum) label("words", "words t", "t: word", 0, HIGH - 44, aside - 12);
     stages.forEach((stage, level) => {
       const own = ownOf(stage), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(36 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);

@@ -82,7 +82,7 @@ class _Scene(SceneMaker):
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
         blocks = [block for part in self.parts for block in part.blocks]
-        recurs = any(block.steps for block in blocks)
+        self.recurs = recurs = any(block.steps for block in blocks)
         self.lone = all(block.family != "attention" for block in blocks)
         self.memory = SIDE + 20, 84.0  # where what a decoder reads of an encoder begins
         self.output = OUTPUT + 18 * (recurs or train)
@@ -122,16 +122,15 @@ class _Scene(SceneMaker):
                 self._unrolled(part, cells[:ROWS], rest, left, wide)
             else:
                 self._stack(part, rest, left, wide)
-        recurs = any(block.steps for part in sides for block in part.blocks)
         caption = TEXTS["whole"].get(" ".join(p.name for p in sides), TEXTS["whole"]["encoder"])
-        if recurs:
+        if self.recurs:
             caption = TEXTS["fed" if "fed" in self.whole else "pair" if len(sides) > 1 else "same"]
         if self.train:
             return self._going_back()
         self.stop("whole", caption, self.whole)
-        if recurs and len(sides) > 1:
+        if self.recurs and len(sides) > 1:
             self._reading(sides)
-        for part in [] if recurs else sides:
+        for part in [] if self.recurs else sides:
             inner = [b for b in _layer_of(part, self.layer) if b.branch is not None]
             if inner:
                 x, y, w, _ = self.box_of(part.name)
@@ -751,15 +750,18 @@ class _Scene(SceneMaker):
 
     def _steps(self) -> None:
         """Stop at each step of decoding: the words read so far, and the one that is written."""
-        drawn, ends = {n.name.split(" ")[0] for n in self.nodes}, ("weights", "decoder", "encoder")
-        ends = ends if "encoder" in self.places else ("weights", "decoder", "decoder")
-        cross = [f for f in self.film if (f.name, f.rows, f.columns) == ends and f.block in drawn]
+        drawn, read = {n.name.split(" ")[0] for n in self.nodes}, next(iter(self.places))
+        cross = [
+            f
+            for f in self.film
+            if (f.name, f.rows, f.columns) == ("weights", "decoder", read) and f.block in drawn
+        ]
         cells = [f.block for f in self.film if f.name == "state" and f.block.startswith("decoder")]
         layer = [b for p in self.parts if p.name == "decoder" for b in _layer_of(p, self.layer)]
         reading = {b.branch for b in layer if "encoder" in b.reads}
         dim = {b.name for b in layer if reading and b.branch not in (None, *reading)}
-        parts = *(n for n in self.nodes if n.form != "group"), *self.edges
-        names = [p.name for p in parts if p.tag != "words"] * (not cells)
+        names = [n.name for n in self.nodes if n.form != "group" and n.tag != "words"]
+        names = [*names, *(e.name for e in self.edges if e.tag != "words")] * (not cells)
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]

@@ -276,8 +276,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(`${ownOf(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), ownOf(stage), { hue: hueOfStage(read), weight: isRoad && road.includes(stage) ? 0.5 : null });
     }
     label(ownOf([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
-    if (isLong) label("state", "state of", "tanh", left("state") - 4, 150, 80);
-    else if (road.length) label("added", "added of", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
+    if (isLong) label("state", "state t", "tanh", left("state") - 4, 150, 80);
+    else if (road.length) label("added", "added z", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
   }
 }
 

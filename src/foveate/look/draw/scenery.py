@@ -160,8 +160,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         if self.words < WORDS:
-            below = left, HIGH - 42, wide, 40.0
-            self.node(f"{part} below", part, below, form="label", tag="words")
+            self.node(f"{part} below", part, (left, HIGH - 42, wide, 40), form="label", tag="words")
         written, side = self.produced if part == "decoder" else (), 6 if recurs else 2
         for kind, top, texts in (("reads", self.words, words), ("writes", -10.0, written)):
             least = 4 * self.train  # letters of a loss
@@ -332,8 +331,7 @@ class _Scene(SceneMaker):
                 self.edge(f"{attends.name} {k} on", (middle, 234 if fed else 190), (middle, end))
             if after:
                 across = x + pitch * (0.58 if attends else 0.35)
-                ends = [(across, top), (across, self.output + 44)]
-                self.edge(f"{part.name} output {k}", *ends)
+                self.edge(f"{part.name} output {k}", (across, top), (across, self.output + 44))
             if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
                 text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
@@ -361,8 +359,7 @@ class _Scene(SceneMaker):
         for stage, y in (("input", box[1]), ("state", 204.0)) if k == 0 else ():
             few, aside = ["2 of", str(stages[stage].shape[-1])], (box[0] - 92, y, 84.0, box[3])
             self.node(f"{part} {stage} few", "", aside, form="label", texts=few, tag="stream")
-        name = f"{part} reads {k} vector"
-        self.node(name, "", box, texts=texts, hue=Hue.INPUT, tag="stream")
+        self.node(f"{part} reads {k} vector", "", box, texts=texts, hue=Hue.INPUT, tag="stream")
         self.edge(f"{cell} {k} embed", (middle, WORDS), (middle, box[1] + box[3]))
         return {"texts": [f"{letter}_{k + 1}", *state]}
 
@@ -378,8 +375,7 @@ class _Scene(SceneMaker):
         if not read or not write:
             return
         ends = [f"{b.name} {0 if b.backwards else last}" for b in read if b.layer == read[-1].layer]
-        begin = f"{write[0].name} 0"
-        u, v, _, _ = self.box_of(begin)
+        u, v, _, _ = self.box_of(begin := f"{write[0].name} 0")
         for number, end in enumerate(ends):
             x, y, w, _ = self.box_of(end)
             start = (x + w / 2, y) if number else (x + w, y + CELL / 2)
@@ -508,7 +504,7 @@ class _Scene(SceneMaker):
         self.stop(name, caption, shown, lit=lighted, panel=panel, box=box)
 
     def _going_back(self) -> None:
-        """Stop at the loss, at its gradient in each box from the last one back, at the weights'."""
+        """Stop at the loss, and at its gradient in each box from the last one back."""
         self._losses()
         back: dict[str, list[ForwardFrame]] = {}
         for frame in self.film:
@@ -566,18 +562,19 @@ class _Scene(SceneMaker):
         self.stop("whole", f"{text}. Its gradient goes back to every weight.", [*ALL, "back"])
 
     def _of_weights(self, frame: ForwardFrame) -> None:
-        """Stop at the gradient norm of the weights in each box."""
+        """Write the gradient norm of the weights in each box, of narrow ones below the picture."""
         norms: dict[str, dict[str, float]] = {}  # by box and block
         for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
             if name in self.homes:
                 norms.setdefault(self.homes[name], {})[name] = norm
-        caption, added = "In each box ‖∂L/∂W‖, from which the update follows.", dict[str, float]()
+        caption, added = self.stops[0].caption, dict[str, float]()
         for home, of_block in norms.items():
             norm = hypot(*of_block.values())
             if self.box_of(home)[2] > 2 * NUMBER:
                 added[home] = norm
             else:
                 caption += f" {_spoken([*of_block]).capitalize()} ‖∇‖ {norm:#.2g}."
+        caption += " In a box, ‖∇‖: ‖∂L/∂W‖." * bool(added)
         for k, node in enumerate(self.nodes):
             if norm := added.get(node.name, 0.0):
                 lines = [node.label, f"{norm:#.2g}"]
@@ -586,10 +583,7 @@ class _Scene(SceneMaker):
                 self.nodes[k] = node.model_copy(update={"level": level, **more})
             elif added and re.search(" embedding|softmax$", node.name):
                 self.nodes[k] = node.model_copy(update={"label": f"{node.label}, W shared"})
-        if added:
-            text = f"{self.stops[0].caption} In a box, ‖∇‖: ‖∂L/∂W‖."
-            self.stops[0] = self.stops[0].model_copy(update={"caption": text})
-        self.stop("gradient of weights", caption, [*ALL, "back"])
+        self.stops[0] = self.stops[0].model_copy(update={"caption": caption})
 
     def _attention(
         self, weights: ForwardFrame, stages: dict[str, ForwardFrame], head: int, query: int | None,

@@ -206,7 +206,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" });
       if (sum && words.filter((other) => other === word)[1]) put(`words frame ${k}`, "", boxAt(aside + pitch * k + 3, 12, pitch - 6, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
     });
-    if (sum) label("words", "words t", "t: word", 0, HIGH - 44, aside - 12);
+    if (sum) label("words", "words k", "t: word", 0, HIGH - 44, aside - 12);
     stages.forEach((stage, level) => {
       const own = ownOf(stage), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(36 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
@@ -241,7 +241,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
         const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!;
         const out = end(a, far < 0), into = end(b, far > 0);
         const alpha = read === "weights" ? { hue: 5, weight: rowOf(values.get(read)!, 0, from + k)[0]! } : {}; // a mean is a fan
-        line(`${own} from ${read} ${k}`, alpha.weight !== undefined ? [out, [out[0], into[1]], into, into] : far * far < 2 ? [out, into] : [side(a, 0), side(a, 5), side(b, 5), side(b, 0)], own, alpha);
+        line(`${own} from ${read} ${k}`, alpha.hue ? [out, [out[0], into[1]], into, into] : far * far < 2 ? [out, into] : [side(a, 0), side(a, 5), side(b, 5), side(b, 0)], own, alpha);
       }
     }
     const turned = (y: number) => (sum ? 2 * top + unit * HIGH - y : y); // words are above, and a sum below what is added

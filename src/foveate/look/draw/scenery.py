@@ -526,8 +526,7 @@ class _Scene(SceneMaker):
                 more["tokens"] = {"loss": [[]] * before + [[word] for word in words]}
             self._panel(home, stages, values, **more)
             if "loss" in stages:
-                text = "−log p of each target; their mean is the loss L."
-                self._enter("loss", text, ["words", "loss"])
+                self._enter("loss", "−log p of each target; their mean is L.", ["words", "loss"])
             text = f"The gradient in the {spoken}: ‖∂L/∂x_t‖ at each position."
             self._enter(f"gradient {spoken}", text, _tags(["words", *stages]))
         self._of_weights(self.film[-1])
@@ -597,17 +596,15 @@ class _Scene(SceneMaker):
         if not weights.columns:  # neither words nor rows of a part: cells of a picture
             record = self.forced.label({weights.block: weights.values}, "tokens")
             columns = record.labels(weights.block)[1]
-        name = weights.block
-        values = {n: f.values for n, f in stages.items()}
+        name, values = weights.block, {n: f.values for n, f in stages.items()}
         itself, part = weights.rows == weights.columns, weights.rows
         writes = self.produced[:count] if part == "decoder" else []
         more: dict[str, object] = {"letters": self._letters(stages, itself, part)}
         more |= {"tokens": {"writes": [[word] for word in writes]} if writes else {}}
         more |= self._kinds(name, stages)
         self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
-        spoken = _spoken([name])
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
-        words = [f"query {row}", "key"]
+        words, spoken = [f"query {row}", "key"], _spoken([name])
         text = f"“{rows[row]}” in {heads} head{plural}: above, what each attends to most."
         shows = ["heads", *(f"head {k}" for k in range(heads))]
         self._enter(spoken, text, shows, [*words, "chip", "faint", *every])
@@ -640,8 +637,7 @@ class _Scene(SceneMaker):
         values, rows, columns, row = panel.values, panel.rows, panel.columns, panel.row
         if not {"query", "key", "score", "value", "context", "output"} <= set(values):
             return
-        itself, letters = rows == columns, panel.letters
-        written = panel.tokens.get("writes")
+        itself, letters, written = rows == columns, panel.letters, panel.tokens.get("writes")
         weights = values["weights"].array[panel.head, row]
         facts = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
         facts |= {"row": rows[row], "values": "value" if letters["v"][0] == "v" else "state"}
@@ -724,9 +720,9 @@ class _Scene(SceneMaker):
         names = {k: f.name for k, f in enumerate(self.film) if f.block == name}
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         rows, home = self._named(part, count), f"{name} {min(row, MOST - 1)}"
+        more = {"letters": {n: f.equation.split(" = ")[0] for n, f in stages.items() if f.equation}}
         values = {n: f.values for n, f in stages.items()}
-        letters = {n: f.equation.split(" = ")[0] for n, f in stages.items() if f.equation}
-        self._panel(name, stages, values, rows=rows, row=row, reads=reads, letters=letters)
+        self._panel(name, stages, values, rows=rows, row=row, reads=reads, **more)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
         every = _tags([*first, *later])
         text = f"At “{rows[row]}”: from what the cell reads to its new state."

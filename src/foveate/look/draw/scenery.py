@@ -88,7 +88,7 @@ class _Scene(SceneMaker):
         self.output = OUTPUT + 18 * (recurs or train)
         self.stem = STEM + 40 * train  # of the embeddings; below other layers than the drawn one
         is_pair = recurs and {*self.places} >= {"encoder", "decoder"}
-        self.words = WORDS + (24 * train, -30 - 20 * self.lone)[is_pair]
+        self.words = WORDS + (24 * train or 8 * recurs, -30 - 20 * self.lone)[is_pair]
         self.whole: tuple[str, ...] = ALL  # what the whole shows
 
     def box_of(self, name: str) -> Box:
@@ -360,7 +360,7 @@ class _Scene(SceneMaker):
             few, aside = ["2 of", str(stages[stage].shape[-1])], (box[0] - 92, y, 84.0, box[3])
             self.node(f"{part} {stage} few", "", aside, form="label", texts=few, tag="stream")
         self.node(f"{part} reads {k} vector", "", box, texts=texts, hue=Hue.INPUT, tag="stream")
-        self.edge(f"{cell} {k} embed", (middle, WORDS), (middle, box[1] + box[3]))
+        self.edge(f"{cell} {k} embed", (middle, self.words), (middle, box[1] + box[3]))
         return {"texts": [f"{letter}_{k + 1}", *state]}
 
     def _reading(self, sides: Sequence[ModelPart]) -> None:

@@ -113,8 +113,8 @@ def test_a_training_step_goes_back_through_the_boxes(name: str) -> None:
     made = scene(forced, train=True)
     film = frames(forced, blocks_of(forced.model), equation_of, train=True)
     loss, *_, weights = (f for f in film if f.name == "loss" or f.name.startswith("gradient"))
-    first, second, *back, last = [stop.name for stop in made.stops]
-    assert (first, second, last) == ("whole", "loss", "gradient of weights")
+    first, second, *back = [stop.name for stop in made.stops]
+    assert (first, second) == ("whole", "loss")
     assert back[0] == "gradient output" and back[-1].endswith("embedding")
     panel, numbers = inside(made, made.panels[0].node)
     np.testing.assert_allclose(numbers["loss"][0, :, 0], loss.values[0, 0])
@@ -135,8 +135,8 @@ def test_what_is_read_goes_on_in_the_order_of_computation() -> None:
     parts = "encoder below", "decoder below"  # their names are always lit
     forwards, backwards = (f"encoder.stack.layers.0.{k}.cell" for k in (0, 1))
     assert stops["reading 1"] == [f"{forwards} 0", f"{backwards} 3", "encoder reads 0", *parts]
-    ends = [f"{forwards} 3", f"{backwards} 0", "decoder.cells.0 0"]
-    assert stops["bridge"] == ["bridge", *ends, "encoder reads", *parts]
+    lit = ["bridge", forwards, backwards, "decoder.cells.0 0", "encoder reads", "decoder reads 0"]
+    assert stops["bridge"] == [*lit, *parts]
 
 
 def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> None:
@@ -147,28 +147,31 @@ def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> Non
     assert len(steps) == len(chances)
     assert all(f"p = {p:.2f}." in s.caption for s, p in zip(steps, chances, strict=True))
     maps = forced.maps()["decoder.layers.2.cross_attention"].mean(axis=0)
-    read = {n.name: n.level for n in made.nodes if n.tag.startswith("step")}
+    boxes = [n for n in made.nodes if n.tag.startswith("step")]
+    read = {n.name: n.level for n in boxes if n.form == "box"}
+    written = {n.name.removesuffix(" weight"): n.label for n in boxes if n.form == "label"}
     for (t, s), weight in np.ndenumerate(maps):
         name = f"decoder.layers.2.cross_attention step {t} {s}"
         level = weight / maps[t].max()  # the word with most attention is full
         assert weight < 0.02 or read.pop(name) == pytest.approx(level, abs=1e-5)
-    assert not read
+        assert weight < 0.02 or written.pop(name) == f"{weight:.2f}"
+    assert not read and not written
     for t, stop in enumerate(steps):
-        lit = [name for name in stop.lit if " reads " in name]
+        lit = [name for name in stop.lit if name.startswith("decoder reads ")]
         assert lit == [f"decoder reads {k}" for k in range(t + 1)]
 
 
 def test_numbers_at_residual_sums_add_up_as_printed(runs: dict[str, Run]) -> None:
     made = find("scene").draw([runs["transformer"]], Question())
     texts = {node.name: node.texts or [node.label] for node in made.nodes}
-    before = texts["decoder.layers.1.self_attention x"][0].removeprefix("x = ")
+    road = "decoder stream decoder.layers.1."
+    x, *_ = texts[f"{road}self_attention x"]
     for block in ("self_attention", "cross_attention", "feed_forward"):
-        added, total = texts[f"decoder.layers.1.{block} sum"]
-        f = texts[f"decoder.layers.1.{block} f"][0].removeprefix("f = ")
-        assert added == f"{before} {f.replace('−', '− ') if f[0] == '−' else f'+ {f}'}"
-        before = (total := total.removeprefix("= "))
-        x, f, total = (float(n.replace("−", "-")) for n in (added.split(" ")[0], f, total))
-        assert x + f == pytest.approx(total, abs=1e-6)
+        [total], [added] = texts[f"{road}{block} sum"], texts[f"decoder.layers.1.{block} f"]
+        numbers = (each.rpartition(" ")[2].replace("−", "-") for each in (x, added, total))
+        before, f, after = map(float, numbers)
+        assert before + f == pytest.approx(after, abs=1e-6)
+        x = total
 
 
 def holds(made: SceneDrawing) -> None:

@@ -42,6 +42,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   const line = (key: string, points: Point[], tag: string, more: Partial<SceneEdge> = {}) =>
     edges.push({ name: `${name} ${key}`, points, weight: null, hue: null, tag: `${name} ${tag}`, ...more });
 
+  const ownOf = (stage: string) => stage.replaceAll(" ", "-"); // no name begins with another
   const label = (stage: string, key: string, text: string, x: number, y: number, wide: number, tall = FLAT) => put(key, text, boxAt(x, y, wide, tall), stage, { form: "label" });
 
   const isOne = panel.rows.join() === panel.columns.join(), isSoft = panel.normalizer === "softmax"; // one text, else the query is a decoder's
@@ -199,47 +200,54 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */
   function positions() {
-    const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
+    const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), isLayer = stages.some((stage) => RECTIFIED.includes(stage)), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
     const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
-    const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
+    const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 26, 240);
     const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? []; // E[id] + position
-    const largestIn = (rows: readonly Float64Array[]) => Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite)), addends = largestIn(sum ? [first, second, sum].flatMap((stage) => words.map((_, k) => Float64Array.from(panel.units[stage] ?? [], (unit) => rowOf(values.get(stage)!, 0, from + k)[unit]!))) : []); // a sum and its parts have one scale
     const hueAt = (stage: string, value: number) => ({ [first]: 6, [second]: 2, [sum]: 3, value: 2, weights: 5, context: 3 })[stage] ?? (value < 0 ? 1 : 6); // what is added has its own colour
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
-    words.forEach((word, k) => put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
-    if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
+    words.forEach((word, k) => {
+      put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" });
+      if (sum && words.filter((other) => other === word)[1]) put(`words frame ${k}`, "", boxAt(aside + pitch * k + 3, 12, pitch - 6, 486), "words", { form: "frame", hue: 5 }); // a word that is there twice
+    });
+    if (sum) label("words", "words k", "t: word", 0, HIGH - 44, aside - 12);
     stages.forEach((stage, level) => {
-      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
-      const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(40 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
-      const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
-      const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => b - a) ?? [] : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? [(sum && units.length ? `entries ${units.toReversed().join(", ")}` : `${count} of ${width} numbers`)] : [];
-      const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
+      const own = ownOf(stage), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
+      const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(36 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
+      const start = tall === 1 ? 0 : from, units = (width > count && panel.units[stage]?.slice(0, count).sort((a, b) => b - a)) || [...Array(count).keys()];
+      const rows = Array.from({ length: Math.min(words.length, tall - start) }, (_, k) => units.map((unit) => rowOf(made, 0, start + k)[unit]!)), few = width > count && !panel.tokens[stage] && (!sum || stage === first) ? (sum ? [`entries ${units.toReversed().join(", ")}`, `of ${width}`] : [`${count} of ${width} numbers`]) : [];
+      const largest = Math.max(...rows.flat().map(Math.abs).filter(isFinite)) || 1;
       floor -= room;
-      put(`${own} name`, "", boxAt(0, y + high / 2 - 36, aside - 12, 72), own, { form: "label", texts: [stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, ...few] });
+      put(`${own} name`, "", boxAt(0, y + high / 2 - 54, aside - 12, 108), own, { form: "label", texts: [named[level]!.replace(isLayer ? / = .*/ : "", ""), ...few] });
+      if (isLayer && level) { // one matrix for all words
+        put(`${own} band`, "", boxAt(0, floor + room - 19, WIDE, FLAT), own, { form: "group" });
+        label(own, `${own} W`, named[level]!, 0, floor + room - 19, aside);
+      }
       boxes.set(stage, rows.map((row, k) => {
-        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
+        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, sign = { [second]: `+ ${named[level]!.replace("t)", `${start + k})`)}`, [sum]: "=" }[stage];
+        if (sign) label(own, `${own} sign ${k}`, sign, x, floor + room - 19, across);
+        const tokens = panel.tokens[stage]?.[start + k];
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
-          const isZero = isBlank && value === 0, token = tokens?.[i];
-          const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : hueAt(stage, value), level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          const token = tokens?.[i], isPlain = isBlank ? !value : !isBack && !token && width === 1 && Number.isInteger(value); // a zero of a ReLU, the id of a token
+          const text = isPlain ? `${value}` : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : written(value);
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isPlain ? null : hueAt(stage, value), level: isPlain ? 0 : sum ? 0.25 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, across, high);
       }));
     });
+    const end = ([x, y, w, tall]: Box, isLow: boolean): Point => [x + w / 2, isLow ? y + tall : y], side = ([x, y, w, tall]: Box, by: number): Point => [x + w + by * unit, y + tall / 2];
     if (!stages.some((stage) => BACK.test(stage)))
-      boxes.get(stages[0]!)!.forEach(([x, y, w, tall], k) => line(`words from ${k}`, [[x + w / 2, top + unit * (HIGH - 44)], [x + w / 2, y + tall]], stages[0]!.replaceAll(" ", "-")));
+      boxes.get(stages[0]!)!.forEach((box, k) => line(`words from ${k}`, [[end(box, true)[0], top + unit * (HIGH - 44)], end(box, true)], ownOf(stages[0]!)));
     for (const stage of stages) for (const read of stage === sum ? [] : panel.reads[stage] ?? []) {
-      const own = stage.replaceAll(" ", "-"), lower = boxes.get(read)!, upper = boxes.get(stage)!, isBelow = stages.indexOf(read) < stages.indexOf(stage), isNext = Math.abs(stages.indexOf(read) - stages.indexOf(stage)) === 1;
+      const own = ownOf(stage), lower = boxes.get(read)!, upper = boxes.get(stage)!, far = stages.indexOf(stage) - stages.indexOf(read);
       for (let k = 0; k < Math.max(lower.length, upper.length); k++) {
-        const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!, gap = 5 * unit;
-        const straight: Point[] = isBelow ? [[a[0] + a[2] / 2, a[1]], [b[0] + b[2] / 2, b[1] + b[3]]] : [[a[0] + a[2] / 2, a[1] + a[3]], [b[0] + b[2] / 2, b[1]]];
-        const beside: Point[] = [[a[0] + a[2], a[1] + a[3] / 2], [a[0] + a[2] + gap, a[1] + a[3] / 2], [b[0] + b[2] + gap, b[1] + b[3] / 2], [b[0] + b[2], b[1] + b[3] / 2]];
+        const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!;
+        const out = end(a, far < 0), into = end(b, far > 0);
         const alpha = read === "weights" ? { hue: 5, weight: rowOf(values.get(read)!, 0, from + k)[0]! } : {}; // a mean is a fan
-        line(`${own} from ${read} ${k}`, alpha.weight === undefined ? (isNext ? straight : beside) : [straight[0]!, [straight[0]![0], b[1] + b[3]], straight[1]!, straight[1]!], own, alpha);
+        line(`${own} from ${read} ${k}`, alpha.hue ? [out, [out[0], into[1]], into, into] : far * far < 2 ? [out, into] : [side(a, 0), side(a, 5), side(b, 5), side(b, 0)], own, alpha);
       }
     }
     const turned = (y: number) => (sum ? 2 * top + unit * HIGH - y : y); // words are above, and a sum below what is added
@@ -249,34 +257,33 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from; the line of the state is above. */
   function cell() {
-    const own = (stage: string) => stage.replaceAll(" ", "-"); // no name begins with another
     const columns = levelsOf(panel.reads), isLong = columns.has("cell"), road = isLong ? ["cell before", "kept", "cell"] : columns.has("kept") ? ["before", "kept", "state"] : [];
     const count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, first = road.length ? 116 : 0, middles = new Map<string, number>(), left = (stage: string) => 12 + across * columns.get(stage)!, right = (stage: string) => left(stage) + across - APART;
     const hueOfStage = (stage: string) => (stage.endsWith(" gate") ? 5 : road.includes(stage) || stage === "state" ? 2 : columns.get(stage) ? 1 : null);
     const isReset = (stage: string) => stage === "candidate" && columns.has("reset gate");
     const signed = (stage: string) => (isReset(stage) || /kept|added/.test(stage) || (stage === "state" && isLong) ? "×" : columns.has("kept") && /^cell$|state/.test(stage) ? "+" : "");
     for (let level = 0; level < count; level++) {
-      const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), free = stages.filter((stage) => !road.includes(stage));
+      const stages = [...new Set([...DOWN, ...columns.keys()])].filter((stage) => columns.get(stage) === level), free = stages.filter((stage) => !road.includes(stage));
       for (const stage of stages) {
         const reads = (panel.reads[stage] ?? []).filter((read) => columns.get(read) && !road.includes(read)).map((read) => middles.get(read)!);
         const middle = road.includes(stage) ? 54 : road.length && reads.length ? reads.reduce((a, b) => a + b) / reads.length : first + ((HIGH - first) * (free.indexOf(stage) + 0.5)) / free.length;
         middles.set(stage, middle);
         const letter = panel.letters[stage] ?? stage, how = !level || (signed(stage) && !isReset(stage)) ? "" : stage.endsWith(" gate") ? " = σ(…)" : " = tanh(…)";
-        put(own(stage), "", boxAt(left(stage), middle - 50, across - APART, 100), own(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage] ?? ""] });
-        if (signed(stage)) put(`${own(stage)} sign`, signed(stage), boxAt(left(stage) - 34, middle - 17, 34, 34), own(stage), { form: "plus" });
+        put(ownOf(stage), "", boxAt(left(stage), middle - 50, across - APART, 100), ownOf(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage] ?? ""] });
+        if (signed(stage)) put(`${ownOf(stage)} sign`, signed(stage), boxAt(left(stage) - 34, middle - 17, 34, 34), ownOf(stage), { form: "plus" });
       }
     }
     for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
-      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, bus = a + (road.includes(read) ? 32 : 20); // what is read comes by one line
-      const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && !road.includes(read) ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
-      const low = HIGH + 12 + a - bus, around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, y], [x, y]];
+      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, isRoad = road.includes(read), bus = a + (isRoad ? 36 : 20); // what is read comes by one line
+      const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && !isRoad ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
+      const low = isRoad ? 537 : 557, enter = isRoad ? y - 24 : y, around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, enter], [x, enter]];
       const points = [[a, b], ...(!signed(stage) || isFar && isReset(stage) ? [[bus, b], ...around] : Math.abs(b - y) < 1 ? [[x - 34, y]] : [[x - 17, b], [x - 17, y + 18 * Math.sign(b - y)]])];
-      if (isReset(stage) && to < x) label(stage, stage + " U", `U ${panel.letters[read]!} + b`, to - 190, y + 50, 170);
-      line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), { hue: hueOfStage(read), weight: road.includes(stage) && road.includes(read) ? 0.5 : null });
+      if (isReset(stage) && to < x) label(stage, stage + " U", `U ${panel.letters[read]!} + b`, to - 190, y + 47, 170);
+      line(`${ownOf(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), ownOf(stage), { hue: hueOfStage(read), weight: isRoad && road.includes(stage) ? 0.5 : null });
     }
-    label(own([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
-    if (!isLong && road.length) label("added", "added minus", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
-    if (isLong) label("state", "state tanh", "tanh", left("state") - 4, 150, 80);
+    label(ownOf([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
+    if (isLong) label("state", "state t", "tanh", left("state") - 4, 150, 80);
+    else if (road.length) label("added", "added z", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
   }
 }
 
@@ -284,9 +291,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 export function levelsOf(reads: Readonly<Record<string, readonly string[]>>): Map<string, number> {
   const levels = new Map<string, number>();
   const level = (stage: string): number => {
-    const known = levels.get(stage);
-    if (known !== undefined) return known;
-    const made = Math.max(-1, ...(reads[stage] ?? []).map(level)) + 1;
+    const made = levels.get(stage) ?? Math.max(-1, ...(reads[stage] ?? []).map(level)) + 1;
     levels.set(stage, made);
     return made;
   };

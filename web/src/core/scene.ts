@@ -20,7 +20,7 @@ type Box = SceneStop["box"];
 export function between(from: Box, to: Box, at: number): Box {
   const t = at * at * (3 - 2 * at);
   const wide = from[2] * (to[2] / from[2]) ** t, part = Math.abs(to[2] - from[2]) < 1e-9 ? t : (wide - from[2]) / (to[2] - from[2]);
-  return [0, 1].map((k) => from[k]! + (to[k]! - from[k]!) * part).concat(wide, (wide * HIGH) / WIDE) as Box;
+  return from.map((side, k) => side + (to[k]! - side) * part) as Box;
 }
 
 /** Whether a stop lights a name: all that begins with one of its names, everything where it has none. Pure. */

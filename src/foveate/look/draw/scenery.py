@@ -24,10 +24,10 @@ from foveate.look.stages import traced
 from foveate.nn.attention import Attention
 
 MOST = 12  # positions of a part that are drawn
-WORDS, STEM, LAYERS, OUTPUT = 488.0, 424.0, 144.0, 80.0  # tops of the rows of the whole picture
-TALL, HEAD = 258.0, 36.0  # of the box of layers, which is as wide as a part, and of its heading
+WORDS, STEM, LAYERS, OUTPUT = 484.0, 434.0, 416.0, 62.0  # tops of rows, but bottom of the layers
+HEAD = 36.0  # of the box of layers, its heading
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
-STREAM, NORMED = 88.0, 222.0  # from the left of a part to its residual stream, to its layers
+SUMS, STREAM, NORMED = 66.0, 110.0, 258.0  # from the left of a part to layers, stream and blocks
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 8  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER, UNITS = 60.0, 8  # width of a number in a box; numbers of a vector at most
@@ -82,10 +82,14 @@ class _Scene(SceneMaker):
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
         blocks = [block for part in self.parts for block in part.blocks]
-        recurs = any(block.steps for block in blocks)
+        self.recurs = recurs = any(block.steps for block in blocks)
         self.lone = all(block.family != "attention" for block in blocks)
-        self.stem = STEM + 46 * train  # of the embeddings; below other layers than the drawn one
-        self.words = WORDS + (14 * train, -34)[recurs and {*self.places} >= {"encoder", "decoder"}]
+        self.memory = SIDE + 20, 84.0  # where what a decoder reads of an encoder begins
+        self.output = OUTPUT + 18 * (recurs or train)
+        self.stem = STEM + 40 * train  # of the embeddings; below other layers than the drawn one
+        is_pair = recurs and {*self.places} >= {"encoder", "decoder"}
+        self.words = WORDS + (24 * train or 8 * recurs, -30 - 20 * self.lone)[is_pair]
+        self.whole: tuple[str, ...] = ALL  # what the whole shows
 
     def box_of(self, name: str) -> Box:
         """Return where a block is drawn; of one that is drawn at each step, the first."""
@@ -118,29 +122,29 @@ class _Scene(SceneMaker):
                 self._unrolled(part, cells[:ROWS], rest, left, wide)
             else:
                 self._stack(part, rest, left, wide)
-        recurs = any(block.steps for part in sides for block in part.blocks)
         caption = TEXTS["whole"].get(" ".join(p.name for p in sides), TEXTS["whole"]["encoder"])
-        if recurs:
-            fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
-            caption = TEXTS["fed" if fed else "pair" if len(sides) > 1 else "same"]
+        if self.recurs:
+            caption = TEXTS["fed" if "fed" in self.whole else "pair" if len(sides) > 1 else "same"]
         if self.train:
             return self._going_back()
-        self.stop("whole", caption, ALL)
-        if recurs and len(sides) > 1:
+        self.stop("whole", caption, self.whole)
+        if self.recurs and len(sides) > 1:
             self._reading(sides)
-        for part in [] if recurs else sides:
+        for part in [] if self.recurs else sides:
             inner = [b for b in _layer_of(part, self.layer) if b.branch is not None]
             if inner:
                 x, y, w, _ = self.box_of(part.name)
-                x, w = x - 58, w + (98 if x > WIDE / 2 else 72)  # and the arrow from the encoder
-                box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
+                wide = max(w + 122, (self.stem + 56 - y) * WIDE / HIGH)
+                high = wide * HIGH / WIDE  # from below the layer to above, with what is beside it
+                box = x - (190 if x > WIDE / 2 else 102), self.stem + 32 - high, wide, high
                 word = self.places[part.name][self.query]
                 adds = "f(norm(x))" if any(b.family == "norm" for b in inner) else "f(x)"
                 text = f"Each + adds {adds} to x, here in one number of “{word}”."
-                chosen = [b for b in inner if block and block in b.name]
+                chosen = [b for b in inner if block and block in b.name and b.family != "norm"]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
-                    text = f"x of “{word}” stays in the sum; {_name(each)} adds f."
+                    x_of, f_of, _ = self._summands(each.name)
+                    text = f"{x_of} of “{word}” stays in the sum; {_name(each)} adds {f_of}."
                     lit.append(f"{part.name} stream")
                 shows = ["stream", "layer", *["decoder"] * any("encoder" in b.reads for b in inner)]
                 self.stop(f"{part.name} layer", text, shows, box=box, lit=lit)
@@ -156,8 +160,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         if self.words < WORDS:
-            below = left, self.words + 60, wide, 40.0
-            self.node(f"{part} below", part, below, form="label", tag="words")
+            self.node(f"{part} below", part, (left, HIGH - 42, wide, 40), form="label", tag="words")
         written, side = self.produced if part == "decoder" else (), 6 if recurs else 2
         for kind, top, texts in (("reads", self.words, words), ("writes", -10.0, written)):
             least = 4 * self.train  # letters of a loss
@@ -166,7 +169,7 @@ class _Scene(SceneMaker):
             lengths = [1 if recurs else 1.4 + max(least, *map(len, pair)) for pair in pairs]
             ends = left + wide * np.cumsum([0.0, *lengths]) / max(1.0, sum(lengths))
             rooms, middles = np.diff(ends) - 2 * side, (ends[1:] + ends[:-1]) / 2
-            needs = [LETTER * count for count in letters]
+            needs = LETTER * np.array(letters)
             crowded = bool((rooms < needs).any()) and not self.train and not (self.lone and recurs)
             if crowded:  # every other word is a line lower, and as wide as its neighbours allow
                 around = np.diff(ends, prepend=ends[0] - EDGE, append=ends[-1] + EDGE)
@@ -175,7 +178,8 @@ class _Scene(SceneMaker):
                 y, high = (top + 8 + 26 * (k % 2), 26.0) if crowded else (top + 10, 40.0)
                 box = x - room / 2, y, room, high
                 self.node(f"{part} {kind} {k}", texts[k], box, form="word", tag="words")
-                up = (OUTPUT, 36.0 + 18 * crowded) if top < 0 else (502.0 - 6 * crowded, STEM + 46)
+                low = 498.0 - 6 * crowded, STEM + 46
+                up = (self.output, 36.0 + 18 * crowded) if top < 0 else low
                 if not self.train and (not recurs or kind == "writes"):
                     self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
@@ -189,27 +193,33 @@ class _Scene(SceneMaker):
         before = [*takewhile(lambda b: b.layer is None, part.blocks)]
         after = [b for b in part.blocks[len(before) :] if b.layer is None] + [*rest]
         layers = len({b.layer for b in part.blocks} - {None})
+        groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
+        branches = [group for group in groups if group[0].branch is not None]
+        most = max(len({b.branch for b in _layer_of(p, self.layer)} - {None}) for p in self.parts)
+        tall = LAYERS - self.output - 60
+        pitch = (tall - HEAD) / max(1, most)  # the same in both parts
+        tall -= pitch * (most - len(branches))
+        top, inner = LAYERS - tall, wide - 2 * SUMS
         if layers:
-            self.node(name, "", (left, LAYERS, wide, TALL), form="group", tag="whole")
-            head = left + STREAM + 116, LAYERS + 2, wide - STREAM - 122, 34.0
+            self.node(name, "", (left + SUMS, top, inner, tall), form="group", tag="whole")
+            head = left + SUMS + 40, top + 2, inner - 40, 34.0
             number = 1 + (drawn[0].layer or 0)
-            label = f"layer {number} of {layers}" if self.train else f"{layers} ×"
-            whose = name if wide != ALONE else "" if self.train else "layer"
-            label = ", ".join(filter(None, (whose, label)))
+            label = f"{name}, layer {number} of {layers}" if self.train else f"{name}, {layers} ×"
             self.node(f"{name} head", label, head, form="label", tag="words")
             if self.train and layers > 1:
                 other = f"layer {3 - number}" if layers == 2 else f"the other {layers - 1} layers"
-                box = left, LAYERS + TALL + 8, wide, 38.0
+                box = left + SUMS, LAYERS + 6, inner, 36.0
                 self.node(f"{name} others", other, box, tag="whole")
+                away = [b.name for b in part.blocks if b.layer not in (None, drawn[0].layer)]
+                self.homes |= dict.fromkeys(away, f"{name} others")
         self._row(name, before, (left, self.stem, wide, 44), " + ")
-        self._row(name, after, (left, OUTPUT, wide, 44), " → ")
-        end = OUTPUT + (44 if after else 22 * (name == "encoder" and wide == SIDE))
-        self.edge(f"{name} stream", (stream, self.stem), (stream, end))
-        groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
-        branches = [group for group in groups if group[0].branch is not None]
-        pitch = (TALL - HEAD) / max(1, len(branches))
+        is_source = name == "encoder" and wide == SIDE  # of a decoder's keys and values
+        end = top - (16 if after else 38 if is_source else 60)
+        self.memory = (left + wide if after else stream, top - 38) if is_source else self.memory
+        self._row(name, after, (left, top - 60, wide, 44), " → ")
+        self.edge(f"{name} stream", (stream, self.stem), (stream, end), hue=Hue.STATE)
         for number, group in enumerate(branches, start=1):
-            y = LAYERS + TALL - pitch * number
+            y = LAYERS - pitch * number
             after_it = groups[groups.index(group) + 1 :][:1]
             norms = after_it[0] if after_it and after_it[0][0].branch is None else []
             high, down = (min(64.0, pitch - 20), 19) if norms else (min(80.0, pitch - 17), 14)
@@ -233,43 +243,36 @@ class _Scene(SceneMaker):
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
         stream, x, low, top = left + STREAM, left + NORMED, y + high - 16, y + down
-        self.edge(f"{main.name} in", (stream, low), (x, low))
-        self.edge(f"{main.name} out", (x, top), (stream + 14, top))
+        join = 24 * self.train  # where the line of the gradient is
+        self.edge(f"{main.name} in", (stream + join, low), (x, low))
+        self.edge(f"{main.name} out", (x, top), (stream + max(14, join), top))
         plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
-        label = "masked " * (any(map(_looks_back, maps)) and not self.train) + _name(main)
-        label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
-        self._block(main, (x, y, wide - NORMED - 6, high), label)
-        more: dict[str, object] = {"form": "label", "tag": "layer"}
-        signs, made = self._summands(main.name), ("x", "f", "x + f", "")
-        if signs:
-            x_of, f_of, after = signs
-            plus_f = f"− {f_of[1:]}" if f_of[0] == "−" else f"+ {f_of}"
-            made = f"x = {x_of}", f"f = {f_of}", f"{x_of} {plus_f}", f"= {after}"
+        masked, box = any(map(_looks_back, maps)), (x, y, wide - NORMED - SUMS - 12, high)
+        lines = [_name(main), "(masked)"] * (masked and not self.train)
+        self._block(main, box, "masked " * bool(lines) + _name(main), more={"texts": lines})
+        x_of, f_of, after = self._summands(main.name)
+        road = f"{main.name.split('.')[0]} stream {main.name}"
+        more: dict[str, object] = {"hue": Hue.STATE, "level": 0.25, "tag": "layer"}
         if lowest:  # of the others, the sum below says it
-            self.node(f"{main.name} x", made[0], (left - 20, low + 6, 92, 20), **more)
-        self.node(f"{main.name} f", made[1], (stream + 18, top - 21, x - stream - 20, 18), **more)
-        total = left - 20, top - 16, 92, 32
-        self.node(f"{main.name} sum", "", total, texts=[*filter(None, made[2:])], **more)
-        if y < LAYERS + HEAD + 10:
-            rest = (stream, top - 14), (stream, LAYERS + 2)
-            self.edge(f"{main.name.split('.')[0]} stream end", *rest, tag="layer")
+            self.node(f"{road} x", x_of, (stream - 52, self.stem, 104, 24), **more)
+        self.node(f"{road} sum", after, (left - 18, top - 15, 104, 30), **more)
+        beside = stream + 18, top - 26, x - stream - 20, 22
+        self.node(f"{main.name} f", f_of, beside, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
-            output = [e.points[-1] for e in self.edges if e.name == "encoder stream"]
-            ends = [2 * left + wide - x for x, y in output if y < OUTPUT + 44]  # of no last norm
-            start, gap = left + wide + 60, left + wide + 30
-            tip = x + wide - NORMED - 6, y + high / 2
-            points = ((*ends, start)[0], OUTPUT + 22), (gap, OUTPUT + 22), (gap, tip[1]), tip
-            self.edge(f"{main.name} memory", *points, hue=Hue.KEY)
-            name, box = f"{main.name} memory label", (left + wide + 2, tip[1] + 8, 56, 64)
-            below, more["tag"] = (left + wide + 2, tip[1] + 4, 56, 32), "decoder"
-            self.node(f"{main.name} from", "", below, texts=["encoder", "h_i"], **more)
-            if not self.train:
-                self.node(name, "K", box, form="label", tag="words", texts=["K", "V"])
+            tip, gap = (x + box[2], y + high / 2), left + wide + 30
+            begin = 2 * left + wide - self.memory[0], self.memory[1]
+            points = begin, (gap, begin[1]), (gap, tip[1]), tip
+            self.edge(f"{main.name} memory", *points, hue=Hue.KEY, tag="whole")
+            more = {"hue": Hue.KEY, "level": 0.25, "tag": "decoder", "texts": ["encoder", "h_i"]}
+            self.node(f"{main.name} memory box", "", (gap - 10, tip[1] - 34, 96, 68), **more)
+            ends, label = ((gap - 10, tip[1]), tip), (tip[0] + 16, tip[1] - 40, 84, 34)
+            self.edge(f"{main.name} memory arrow", *ends, hue=Hue.KEY, tag="decoder")
+            self.node(f"{main.name} memory label", "K, V", label, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
-                self._block(block, (left + 109, low - 16, 92, 32), tag="stream")
+                self._block(block, (stream + 48, low - 17, 74, 34), tag="stream")
 
     def _summands(self, block: str) -> list[str]:
         """Return a number of x, of f(x) and of their sum, exact as printed where possible."""
@@ -279,9 +282,9 @@ class _Scene(SceneMaker):
         wrong = [abs(p.round(2).sum(axis=0) - p.sum(axis=0).round(2)) for p in pairs.values()]
         unit = int(np.argmin(sum(wrong, np.zeros(1)).round(2)))
         if block not in pairs:
-            return []
-        x, f = pairs[block]
-        return [_number(each[unit]) for each in (x, f, x + f)]
+            return ["x", "f", "x + f"]
+        x, f = pairs[block][:, unit]
+        return [f"x = {_number(x)}", f"f = {_number(f)}", f"x = {_number(x + f)}"]
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -295,7 +298,7 @@ class _Scene(SceneMaker):
         stacked = len(cells) > 1 and not cells[1].backwards
         after = [*(b for b in part.blocks if b.label == "readout"), *rest]
         feeds = self.lone and letter == "s" and not self.train  # a written word is read next
-        self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", count if feeds else 0)
+        self._row(part.name, after, (left, self.output, wide, 44), " → ", count if feeds else 0)
         more: dict[str, object] = {"hue": Hue.OUTPUT} if letter == "s" else {}
         alone = len(cells) == 1 and len(self.places) == 1 and count < MOST
         first, tall = (204.0, 104.0) if alone else (first, CELL)
@@ -324,21 +327,20 @@ class _Scene(SceneMaker):
             if attends:
                 box = x - pitch * 0.13, 190.0, pitch * 0.6, 44.0
                 self._block(attends, box, f"c_{k + 1}", f" {k}")
-                middle, end = x + pitch * 0.17, top if fed else OUTPUT + 44
+                middle, end = x + pitch * 0.17, top if fed else self.output + 44
                 self.edge(f"{attends.name} {k} on", (middle, 234 if fed else 190), (middle, end))
             if after:
                 across = x + pitch * (0.58 if attends else 0.35)
-                ends = [(across, top), (across, OUTPUT + 44)]
-                self.edge(f"{part.name} output {k}", *ends)
+                self.edge(f"{part.name} output {k}", (across, top), (across, self.output + 44))
             if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
                 text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if feeds and k + 1 < count:
-                right, low, half = left + pitch * (k + 1), self.words + 30, pitch / 2
-                end, right = right + half - 9 * len(self.places[part.name][k + 1]) - 10, right - 6
-                back = (right + 6 - half, 58), (right, 58), (right, low), (max(right + 4, end), low)
-                self.edge(f"decoder {k} fed", *back, hue=Hue.INPUT)
+                right, low, half = left + pitch * (k + 1), self.words + 76, pitch / 2
+                back = (right - half, 58), (right, 58), (right, low), (right + half, low)
+                into, self.whole = (right + half, self.words + 52), (*ALL, "fed")
+                self.edge(f"decoder {k} fed", *back, into, hue=Hue.INPUT, tag="fed")
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
@@ -357,9 +359,8 @@ class _Scene(SceneMaker):
         for stage, y in (("input", box[1]), ("state", 204.0)) if k == 0 else ():
             few, aside = ["2 of", str(stages[stage].shape[-1])], (box[0] - 92, y, 84.0, box[3])
             self.node(f"{part} {stage} few", "", aside, form="label", texts=few, tag="stream")
-        name = f"{part} reads {k} vector"
-        self.node(name, "", box, texts=texts, hue=Hue.INPUT, tag="stream")
-        self.edge(f"{cell} {k} embed", (middle, WORDS), (middle, box[1] + box[3]))
+        self.node(f"{part} reads {k} vector", "", box, texts=texts, hue=Hue.INPUT, tag="stream")
+        self.edge(f"{cell} {k} embed", (middle, self.words), (middle, box[1] + box[3]))
         return {"texts": [f"{letter}_{k + 1}", *state]}
 
     def _reading(self, sides: Sequence[ModelPart]) -> None:
@@ -370,12 +371,11 @@ class _Scene(SceneMaker):
         for k, word in enumerate(self.places[part][: last + 1] if read else ()):
             lit = [f"{b.name} {last - j if b.backwards else j}" for b in read for j in range(k + 1)]
             text = f"Reading “{word}”: the new state depends on the word and on the state before."
-            self.stop(f"reading {k + 1}", text + both, ALL, lit=[*lit, f"{part} reads {k}"])
+            self.stop(f"reading {k + 1}", text + both, self.whole, lit=[*lit, f"{part} reads {k}"])
         if not read or not write:
             return
         ends = [f"{b.name} {0 if b.backwards else last}" for b in read if b.layer == read[-1].layer]
-        begin = f"{write[0].name} 0"
-        u, v, _, _ = self.box_of(begin)
+        u, v, _, _ = self.box_of(begin := f"{write[0].name} 0")
         for number, end in enumerate(ends):
             x, y, w, _ = self.box_of(end)
             start = (x + w / 2, y) if number else (x + w, y + CELL / 2)
@@ -385,14 +385,14 @@ class _Scene(SceneMaker):
         attends = any(b.family == "attention" for b in sides[1].blocks)
         box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0"
         if not attends:
-            box, state = (u - 135, v - 56.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
-            fill: dict[str, object] = {"hue": Hue.OUTPUT, "level": 0.6, "tag": "stream"}
-            self.node("bridge c", "c", (u - 76, v, 58, CELL), **fill)
+            box, state = (u - 135, v - 76.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
+            fill: dict[str, object] = {"hue": Hue.OUTPUT, "level": 0.8, "tag": "stream"}
+            self.node("bridge c", "c", (u - 70, v - 20, 44, CELL + 40), **fill)
         self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
-        lit = ["bridge", *ends, begin, f"{part} reads"]
+        lit = ["bridge", *(b.name for b in read), begin, f"{part} reads", "decoder reads 0"]
         self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
     def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str,
@@ -504,14 +504,14 @@ class _Scene(SceneMaker):
         self.stop(name, caption, shown, lit=lighted, panel=panel, box=box)
 
     def _going_back(self) -> None:
-        """Stop at the loss, at its gradient in each box from the last one back, at the weights'."""
+        """Stop at the loss, and at its gradient in each box from the last one back."""
         self._losses()
         back: dict[str, list[ForwardFrame]] = {}
         for frame in self.film:
             if frame.name.startswith(("loss", GRADIENT)) and frame.block in self.homes:
                 back.setdefault(self.homes[frame.block], []).append(frame)
         for home, of_home in back.items():
-            if home.endswith("norm"):
+            if home.endswith(("norm", "others")):
                 continue
             stages = {frame.name: frame for frame in reversed(of_home)}
             values = {name: frame.values.swapaxes(1, 2) for name, frame in stages.items()}
@@ -526,8 +526,7 @@ class _Scene(SceneMaker):
                 more["tokens"] = {"loss": [[]] * before + [[word] for word in words]}
             self._panel(home, stages, values, **more)
             if "loss" in stages:
-                text = "−log p of each target; their mean is the loss L."
-                self._enter("loss", text, ["words", "loss"])
+                self._enter("loss", "−log p of each target; their mean is L.", ["words", "loss"])
             text = f"The gradient in the {spoken}: ‖∂L/∂x_t‖ at each position."
             self._enter(f"gradient {spoken}", text, _tags(["words", *stages]))
         self._of_weights(self.film[-1])
@@ -540,46 +539,50 @@ class _Scene(SceneMaker):
             (x, y, w, _), name = word.box, f"{word.name} loss"
             below = x + w / 2 - 38, y + 34, 76, 32
             self.node(name, f"{loss:.2f}", below, tag="back", form="label")
-            ends = (x + w / 2, 63.0), (x + w / 2, OUTPUT)
+            ends = (x + w / 2, 63.0), (x + w / 2, self.output)
             self.edge(f"{name} back", *ends, hue=Hue.GRADIENT, tag="back")
-        for part in self.parts:
-            for (x, *_), *_ in [e.points for e in self.edges if e.name == f"{part.name} stream"]:
-                beside = x + 26 * (-1 if x < WIDE / 2 else 1)
-                ends = (beside, OUTPUT + 48), (beside, self.stem - 2)
-                self.edge(f"{part.name} back", *ends, hue=Hue.GRADIENT, tag="back")
+        for name, (x, y) in [
+            (e.name, e.points[-1]) for e in self.edges if e.name[-7:] == " stream"
+        ]:
+            x += 24 if x < WIDE / 2 else -24
+            self.edge(f"{name} back", (x, y + 4), (x, self.stem - 2), hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
             mean = f"L = {np.mean(losses):.2f}, the mean of −log p:"
             self.node("losses", mean, (x - 420, 34, 410, 32), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
-            self.edges.remove(edge)
-            self.edge(f"{edge.name} back", *edge.points[::-1], hue=Hue.GRADIENT, tag="back")
+            points = edge.points[::-1]
+            if edge.name.endswith(" memory"):  # beside the line forwards
+                points = [(x - 14 * (0 < k < 3), y + 14) for k, (x, y) in enumerate(points)]
+            else:
+                self.edges.remove(edge)
+            self.edge(f"{edge.name} back", *points, hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
         self.stop("whole", f"{text}. Its gradient goes back to every weight.", [*ALL, "back"])
 
     def _of_weights(self, frame: ForwardFrame) -> None:
-        """Stop at the gradient norm of the weights in each box."""
+        """Write the gradient norm of the weights in each box, of narrow ones below the picture."""
         norms: dict[str, dict[str, float]] = {}  # by box and block
         for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
             if name in self.homes:
                 norms.setdefault(self.homes[name], {})[name] = norm
-        caption, added = "In each box ‖∂L/∂W‖, from which the update follows.", dict[str, float]()
+        caption, added = self.stops[0].caption, dict[str, float]()
         for home, of_block in norms.items():
             norm = hypot(*of_block.values())
             if self.box_of(home)[2] > 2 * NUMBER:
                 added[home] = norm
             else:
                 caption += f" {_spoken([*of_block]).capitalize()} ‖∇‖ {norm:#.2g}."
+        caption += " In a box, ‖∇‖: ‖∂L/∂W‖." * bool(added)
         for k, node in enumerate(self.nodes):
             if norm := added.get(node.name, 0.0):
-                label, level = f"{node.label}: {norm:#.2g}", 0.7 * norm / max(added.values())
-                self.nodes[k] = node.model_copy(update={"label": label, "level": level})
-            elif added and node.name.split(" ")[1:2] == ["embedding"]:
-                self.nodes[k] = node.model_copy(update={"label": f"{node.label}, shared"})
-        if added:
-            text = f"{self.stops[0].caption} In a box, ‖∇‖: ‖∂L/∂W‖."
-            self.stops[0] = self.stops[0].model_copy(update={"caption": text})
-        self.stop("gradient of weights", caption, [*ALL, "back"])
+                lines = [node.label, f"{norm:#.2g}"]
+                more = {"texts": lines * (node.box[3] > CELL), "label": ": ".join(lines)}
+                level = 0.7 * norm / max(added.values())
+                self.nodes[k] = node.model_copy(update={"level": level, **more})
+            elif added and re.search(" embedding|softmax$", node.name):
+                self.nodes[k] = node.model_copy(update={"label": f"{node.label}, W shared"})
+        self.stops[0] = self.stops[0].model_copy(update={"caption": caption})
 
     def _attention(
         self, weights: ForwardFrame, stages: dict[str, ForwardFrame], head: int, query: int | None,
@@ -593,8 +596,7 @@ class _Scene(SceneMaker):
         if not weights.columns:  # neither words nor rows of a part: cells of a picture
             record = self.forced.label({weights.block: weights.values}, "tokens")
             columns = record.labels(weights.block)[1]
-        name = weights.block
-        values = {n: f.values for n, f in stages.items()}
+        name, values = weights.block, {n: f.values for n, f in stages.items()}
         itself, part = weights.rows == weights.columns, weights.rows
         writes = self.produced[:count] if part == "decoder" else []
         letters = self._letters(stages, itself, part)
@@ -604,9 +606,8 @@ class _Scene(SceneMaker):
         more["tokens"] = {"writes": [[word] for word in writes]} if writes else {}
         more |= self._kinds(name, stages)
         self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
-        spoken = _spoken([name])
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
-        words = [f"query {row}", "key"]
+        words, spoken = [f"query {row}", "key"], _spoken([name])
         text = f"“{rows[row]}” in {heads} head{plural}: above, what each attends to most."
         shows = ["heads", *(f"head {k}" for k in range(heads))]
         self._enter(spoken, text, shows, [*words, "chip", "faint", *every])
@@ -630,8 +631,8 @@ class _Scene(SceneMaker):
         score, normalizer = module.config.score, module.config.normalizer
         hidden = {"rotated query", "normed query"} & {*stages} or score.joins_sizes
         hot = getattr(normalizer, "temperature", 1) != 1
-        kinds = {"score": hidden or score.kind, "normalizer": hot or normalizer.kind}
-        return {name: kind for name, kind in kinds.items() if isinstance(kind, str)}
+        kinds = ("score", hidden or score.kind), ("normalizer", hot or normalizer.kind)
+        return {name: kind for name, kind in kinds if isinstance(kind, str)}
 
     def _query(self, spoken: str, stages: dict[str, ForwardFrame]) -> None:
         """Stop at each stage of one query, and at the products of all of them."""
@@ -701,9 +702,8 @@ class _Scene(SceneMaker):
         if {"rotated query", "normed query"} & {*equations}:
             equations["score"] = equations["score"].replace("q · k_i", "q′ · k′_i")
         letters = {n: t.translate(LOW) for n, t in equations.items() if 0 < len(t) < WIDEST}
-        if "context" in stages:
-            letters |= {"weights": "α_i, learned q"}
-        letters |= {"position": "PE(t)"} if "position" in equations else {}
+        letters |= {"weights": "α_i, learned q"} if "context" in stages else {}
+        letters |= {"position": "PE(t)", "input": "x_t"} if "position" in equations else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
@@ -723,9 +723,9 @@ class _Scene(SceneMaker):
         names = {k: f.name for k, f in enumerate(self.film) if f.block == name}
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         rows, home = self._named(part, count), f"{name} {min(row, MOST - 1)}"
+        more = {"letters": {n: f.equation.split(" = ")[0] for n, f in stages.items() if f.equation}}
         values = {n: f.values for n, f in stages.items()}
-        letters = {n: f.equation.split(" = ")[0] for n, f in stages.items() if f.equation}
-        self._panel(name, stages, values, rows=rows, row=row, reads=reads, letters=letters)
+        self._panel(name, stages, values, rows=rows, row=row, reads=reads, **more)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
         every = _tags([*first, *later])
         text = f"At “{rows[row]}”: from what the cell reads to its new state."
@@ -743,25 +743,31 @@ class _Scene(SceneMaker):
 
     def _steps(self) -> None:
         """Stop at each step of decoding: the words read so far, and the one that is written."""
-        drawn, ends = {n.name.split(" ")[0] for n in self.nodes}, ("weights", "decoder", "encoder")
-        ends = ends if "encoder" in self.places else ("weights", "decoder", "decoder")
-        cross = [f for f in self.film if (f.name, f.rows, f.columns) == ends and f.block in drawn]
+        drawn, read = {n.name.split(" ")[0] for n in self.nodes}, next(iter(self.places))
+        cross = [
+            f
+            for f in self.film
+            if (f.name, f.rows, f.columns) == ("weights", "decoder", read) and f.block in drawn
+        ]
         cells = [f.block for f in self.film if f.name == "state" and f.block.startswith("decoder")]
+        layer = [b for p in self.parts if p.name == "decoder" for b in _layer_of(p, self.layer)]
+        reading = {b.branch for b in layer if "encoder" in b.reads}
+        dim = {b.name for b in layer if reading and b.branch not in (None, *reading)}
+        names = [n.name for n in self.nodes if n.form != "group" and n.tag != "words"]
+        names = [*names, *(e.name for e in self.edges if e.tag != "words")] * (not cells)
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
-            for some in ([n for n in self.nodes if n.form != "group"], self.edges) * (not cells):
-                lit += [each.name for each in some if each.tag != "words"]
+            lit += [name for name in names if name.split(" ")[0] not in dim]
             lit += self._arcs(cross[-1], t) if cross else []
-            text = f"After “{word}” comes “{self.produced[t]}”"
             k = t - self.forced.first
-            text += "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
-            text += "."
+            known = "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
+            text = f"After “{word}” comes “{self.produced[t]}”{known}."
             if cross:
                 row = cross[-1].values.mean(axis=0)[t]
                 top = self.places[cross[-1].columns][int(row.argmax())]
-                text += f" {'Arcs' if cells else 'Tint'}: cross-attention, “{top}” {row.max():.2f}."
-            self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
+                text += f" It attends most to “{top}”: {row.max():.2f}."
+            self.stop(f"step {t + 1}", text, [*self.whole, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""
@@ -775,7 +781,13 @@ class _Scene(SceneMaker):
                 made.append(f"{frame.block} step {t} {s}")
                 if home not in names:  # of a stack: the words themselves
                     fill = {"hue": Hue.WEIGHT, "level": alpha / row.max(), "tag": f"step {t}"}
-                    self.node(made[-1], self.places[frame.columns][s], (u, v, w, tall), **fill)
+                    made.append(f"{frame.columns} reads {s} arrow")
+                    word, below = self.places[frame.columns][s], (u, v + tall, w, 26)
+                    wide = min(w, 17 * len(word) + 28)
+                    self.node(made[-2], word, (u + (w - wide) / 2, v + 2, wide, tall - 6), **fill)
+                    if tall > 26:  # in one line of words
+                        fill |= {"form": "label", "level": 0.0}
+                        self.node(f"{made[-2]} weight", f"{alpha:.2f}", below, **fill)
                     continue
                 x, y, across, _ = self.box_of(home)
                 middle, end = x + across / 2, u + w / 2

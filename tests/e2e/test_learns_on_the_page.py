@@ -109,7 +109,7 @@ def test_cards_invite_to_an_answer(open_url: Visit, tmp_path: Path) -> None:
     page = open_url((tmp_path / "a.html").as_uri())
     page.locator("[data-status=done]").wait_for()
     page.get_by_test_id("card-silence").click()
-    page.get_by_text("has the sharpest weights; they are now all 0").wait_for()
+    page.get_by_test_id("told").get_by_text("is silenced: its weights are all 0").wait_for()
     page.get_by_text("with all heads:").wait_for()
     link = page.url
     assert "silent" in link
@@ -117,7 +117,9 @@ def test_cards_invite_to_an_answer(open_url: Visit, tmp_path: Path) -> None:
     page.get_by_text("undo what was forced").wait_for()
     assert not page.get_by_text("with all heads:").count()  # each card begins with all heads
     page.get_by_test_id("card-wrong").click()
-    page.wait_for_function("() => document.querySelector('textarea').value === 'runs dog the'")
+    page.get_by_test_id("told").get_by_text("an order that training never showed").wait_for()
+    assert page.locator("textarea").input_value() == "runs dog the"
+    assert not page.get_by_text("undo what was forced").count()
     page.get_by_test_id("card-learn").click()
     film(page, 10)
     again = open_url(link)

@@ -102,22 +102,31 @@ def test_axe_finds_nothing(open_url: Visit, axe: Any, alone: str, width: int, sc
         assert axe(page) == []
 
 
-def test_cards_invite_to_an_answer(open_url: Visit, tmp_path: Path) -> None:
+def test_cards_invite_to_an_answer(open_url: Visit, axe: Any, tmp_path: Path) -> None:
     pytest.importorskip("ziglang", reason="no zig: make wheels")
     file = ROOT / "tests" / "packed" / "v1" / "transformer_pre.safetensors"
     publish([PublishedFile(file, "small", ["the dog runs"])], tmp_path / "a.html", train=True)
     page = open_url((tmp_path / "a.html").as_uri())
     page.locator("[data-status=done]").wait_for()
     page.get_by_test_id("card-silence").click()
-    page.get_by_text("has the sharpest weights; they are now all 0").wait_for()
+    page.get_by_test_id("told").get_by_text("is silenced: its weights are all 0").wait_for()
     page.get_by_text("with all heads:").wait_for()
+    assert axe(page) == []
     link = page.url
     assert "silent" in link
     page.get_by_test_id("card-force").click()
     page.get_by_text("undo what was forced").wait_for()
     assert not page.get_by_text("with all heads:").count()  # each card begins with all heads
+    page.get_by_test_id("card-adjectives").click()
+    page.get_by_test_id("told").get_by_text("two words here").or_(
+        page.get_by_text("does: it")
+    ).wait_for()
+    page.get_by_text("dog").first.click()  # the example
+    page.locator("[data-status=done]").wait_for()
     page.get_by_test_id("card-wrong").click()
-    page.wait_for_function("() => document.querySelector('textarea').value === 'runs dog the'")
+    page.get_by_test_id("told").get_by_text("an order that training never showed").wait_for()
+    assert page.locator("textarea").input_value() == "runs dog the"
+    assert not page.get_by_text("undo what was forced").count()
     page.get_by_test_id("card-learn").click()
     film(page, 10)
     again = open_url(link)

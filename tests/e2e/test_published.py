@@ -78,8 +78,9 @@ def test_a_word_is_forced_a_head_silenced_and_a_text_cut(open_url: Visit, tmp_pa
     assert page.locator(".output").inner_text() != before
     page.get_by_role("button", name="Silence all heads of decoder cross-attention").click()
     page.get_by_text("with all heads:").wait_for()
-    answer.locator("[data-kind=attention]").wait_for()
-    assert "Silenced" in answer.locator("[data-kind=attention]").inner_text()
+    map_below = answer.locator("section[aria-label=attention] [data-kind=attention]")
+    map_below.wait_for()
+    assert "Silenced" in map_below.inner_text()
     page.get_by_label("Source").fill("a dog")
     page.get_by_text("of the text before").wait_for()  # until it is translated, too
     page.get_by_label("Source").press("Enter")
@@ -92,9 +93,12 @@ def test_a_word_is_forced_a_head_silenced_and_a_text_cut(open_url: Visit, tmp_pa
 
 def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> None:
     page = open_url(address(tmp_path, stored("transformer_pre"), single=True))
-    page.get_by_role("button", name="Step by step").click()
+    button = page.get_by_role("button", name="Step by step")
+    button.click()
     walk = page.get_by_test_id("walk")
     walk.locator("[data-kind=scene]").wait_for()
+    above, below = button.bounding_box(), walk.bounding_box()
+    assert below["y"] - above["y"] - above["height"] < 40  # right below its button
     assert "head 0" in walk.inner_text() and "Computed by the engine" in walk.inner_text()
     cells = page.locator("section[aria-label=attention] .fv-cells[role=application]")
     cells.focus()
@@ -142,6 +146,22 @@ def test_a_file_that_is_missing_is_named(browser: Any, tmp_path: Path) -> None:
     alert.wait_for()
     assert alert.inner_text() == "files/model-0.js is missing beside this page"
     page.close()
+
+
+@pytest.mark.parametrize(("width", "least"), [(360, 12), (1024, 14), (1280, 14), (1920, 14)])
+def test_the_first_screen_shows_where_a_word_looks(open_url, tmp_path, width, least) -> None:
+    page = open_url(address(tmp_path, stored("transformer_pre"), single=True), width=width)
+    page.locator("[data-status=done]").wait_for()
+    seen = page.locator(".fv-sentences").bounding_box()
+    assert seen["y"] + seen["height"] < 800
+    small = page.locator("main").evaluate(
+        """(main, least) => [...main.querySelectorAll('*')]
+        .filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.data?.trim()))
+        .filter((e) => parseFloat(getComputedStyle(e).fontSize) < least)
+        .map((e) => e.textContent)""",
+        least,
+    )
+    assert small == []
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark"), (1920, "light")])

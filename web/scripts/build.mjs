@@ -15,8 +15,8 @@ const ENTRIES = {
   embed: { build: one("embed", "iife") },
   widget: { build: one("widget", "es") },
   engine: { build: one("engine", "es") },
-  publish: { plugins: [svelte(), without("interactive", "film", "picture")], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
-  learn: { plugins: [svelte(), without("interactive", "film", "picture")], build: { ...one("learn", "iife"), lib: { ...one("learn", "iife").lib, fileName: () => "publish.train.js", cssFileName: "publish.train" } } },
+  publish: { plugins: [svelte(), without("interactive", "film", "picture", "sheet", "table", "lines")], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
+  learn: { plugins: [svelte(), without("interactive", "film", "picture", "sheet", "table")], build: { ...one("learn", "iife"), lib: { ...one("learn", "iife").lib, fileName: () => "publish.train.js", cssFileName: "publish.train" } } },
   studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/studio/static", emptyOutDir: true,
     rolldownOptions: { output: { chunkFileNames: ({ facadeModuleId }) => `assets/${facadeModuleId?.includes("/languages/") ? "language-" : ""}[name]-[hash].js` } } } },
 };

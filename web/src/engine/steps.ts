@@ -34,7 +34,7 @@ export function inside({ name, flat, rows, columns, equations }: Attention, head
   });
   const scores = spreadOf(name, flat.score, S, T, -Infinity).values, product = flat.query.slice(0, size).reduce((sum, q, n) => sum + q * flat.key[n]!, 0) / Math.sqrt(size); // of the first query and key
   return {
-    kind: "scene", title: `${parts}, head ${head}`, caption: "Computed by the engine, for this output.", notes: [],
+    kind: "scene", title: `${parts.replace("layers", "layer")}, head ${head}`, caption: "Computed by the engine, for this output.", notes: [],
     nodes: [{ name, label: "", form: "group", box: [0, 0, WIDE, HIGH], hue: null, tag: "", detail: [], texts: [], level: 0 }], edges: [],
     panels: [{
       node: name, rows, columns, reads: {}, tokens: {}, units: {}, head, row: 0, score: Math.abs(product - scores[0]!) < 0.01 + 0.001 * Math.abs(product) ? "scaled_dot" : "", normalizer: "softmax", equations: Object.fromEntries(Object.entries(equations).map(([stage, text]) => [stage, text ?? ""])),

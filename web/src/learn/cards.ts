@@ -6,10 +6,10 @@ import type { Said } from "../studio/answering.svelte";
 import type { SilencedHead } from "../studio/api";
 
 export const CARDS = [
-  ["silence", "Silence a head", "Set the weights of the sharpest head to 0, and compare."],
-  ["force", "Force another word", "Put the runner-up in place of a word; the rest follows."],
-  ["adjectives", "Which head reverses adjectives?", "Look for two cells that cross: “red house” → “maison rouge”."],
-  ["wrong", "Make it wrong", "Reverse the word order, which training never showed."],
+  ["silence", "Silence a head", "Set its weights to 0: who misses it?"],
+  ["force", "Force another word", "Put in the runner-up; the rest follows."],
+  ["adjectives", "Which head reverses adjectives?", "Find “red house” → “maison rouge”."],
+  ["wrong", "Make it wrong", "Reverse the order of your words."],
 ] as const;
 
 /** Every head of the attention from target to source. */
@@ -22,22 +22,24 @@ function heads(map: AttentionDrawing): [SilencedHead & { head: number }, Matrix,
 }
 const best = <T>(list: readonly T[], score: (one: T) => number): T | undefined => list.length ? list[largest(list.map(score))] : undefined;
 
-/** The head whose rows have the largest weights. */
-export const sharpest = (map: AttentionDrawing): SilencedHead | undefined =>
-  best(heads(map), ([, matrix]) => Array.from({ length: matrix.height }, (_, t) => Math.max(...rowOf(matrix, t))).reduce((a, b) => a + b, 0))?.[0];
+/** The heads, first that whose rows have the largest weights. */
+export const bySharpness = (map: AttentionDrawing): SilencedHead[] => {
+  const sharp = ([, matrix]: ReturnType<typeof heads>[number]) => Array.from({ length: matrix.height }, (_, t) => Math.max(...rowOf(matrix, t))).reduce((a, b) => a + b, 0);
+  return heads(map).sort((a, b) => sharp(b) - sharp(a)).map(([head]) => head);
+};
 
 /** Whether two rows cross: the first has most weight on the word after that of the second. */
 const crosses = ({ values, height, width }: Matrix, row: number) => row + 1 < height
   && largest(values.subarray(row * width, (row + 1) * width)) === largest(values.subarray((row + 1) * width, (row + 2) * width)) + 1;
 
-/** Of words that cross in the mean of all heads the head that crosses them most clearly; none where nothing crosses. */
+/** Of two words, no short ones such as “ne”, that cross in the mean of all heads the head that crosses them most clearly; none where nothing crosses. */
 export function reversing(map: AttentionDrawing): { head: SilencedHead; row: number; words: string } | undefined {
-  const all = heads(map), [, { height, width }] = all[0] ?? [, { height: 0, width: 0 }];
+  const all = heads(map), words = all[0]?.[2] ?? [], isLong = (row: number) => Math.min(words[row]?.length ?? 0, words[row + 1]?.length ?? 0) > 3, [, { height, width }] = all[0] ?? [, { height: 0, width: 0 }];
   const values = new Float64Array(height * width);
   for (const [, matrix] of all) matrix.values.forEach((value, i) => { values[i]! += value / all.length; });
-  const weight = (matrix: Matrix, row: number) => (crosses(matrix, row) ? Math.min(Math.max(...rowOf(matrix, row)), Math.max(...rowOf(matrix, row + 1))) : 0);
+  const weight = (matrix: Matrix, row: number) => (isLong(row) && crosses(matrix, row) ? Math.min(Math.max(...rowOf(matrix, row)), Math.max(...rowOf(matrix, row + 1))) : 0);
   const mean = { values, height, width }, row = best(Array.from({ length: height }, (_, t) => t), (t) => weight(mean, t));
-  if (row === undefined || !crosses(mean, row)) return undefined;
+  if (row === undefined || !weight(mean, row)) return undefined;
   const found = best(all, ([, matrix]) => weight(matrix, row))!;
   return { head: found[0], row, words: `“${found[2][row]}” and “${found[2][row + 1]}”` };
 }

@@ -15,9 +15,8 @@ import { TASKS, type Example, type TaskName } from "./tasks";
 import type { News, Wish } from "./worker";
 import LearnWorker from "./worker?worker&inline";
 
-export const FORMED = 0.8; // of the weight on the right position
 const APART = 90, CALM = 2000; // milliseconds between two pictures; with reduced motion
-const MODELS = { transformer: "Transformer", recurrent: "Recurrent networks (GRU)" } as const;
+const MODELS = { transformer: "Transformer", recurrent: "Recurrent (GRU)" } as const;
 const SWITCHES = {
   transformer: { positions: "positions", scaled: "÷ √K", masked: "causal mask" }, recurrent: { attends: "attention" },
 } as const;
@@ -56,18 +55,18 @@ export function named({ model, positions, scaled, masked, attends, heads, rate }
 }
 
 export interface Learning extends Drawn { train(on: boolean): void; runs(): readonly { step: number; pace: number; size: number; frames: readonly Frame[] }[] }
-interface Options { state?: State; onstate?: (state: State) => void; compact?: boolean }
+interface Options { state?: State; onstate?: (state: State) => void; compact?: boolean; style?: string }
 
-export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact = false }: Options = {}): Learning {
+export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact = false, style = "" }: Options = {}): Learning {
   const root = host.getRootNode() as Document | ShadowRoot, at = root instanceof ShadowRoot ? root : document;
   if (!dressed.has(at)) {
     const sheet = new CSSStyleSheet();
-    sheet.replaceSync(css);
+    sheet.replaceSync(css + style);
     at.adoptedStyleSheets = [...at.adoptedStyleSheets, sheet];
     dressed.add(at);
   }
   if (!hasSIMD()) {
-    host.append(h("p", { class: "fv-wrong", role: "alert" }, "This browser has no WebAssembly with SIMD, which training needs: open the page in a current Chrome, Edge, Firefox or Safari."));
+    host.append(h("p", { class: "fv-wrong", role: "alert" }, "This browser has no WebAssembly with SIMD, which training needs."));
     return { train: () => undefined, runs: () => [], twin: () => ({ caption: "", columns: [], rows: [] }) };
   }
   const END_SIGN = compact ? "↵" : "</s>"; // narrow on a slide
@@ -176,8 +175,6 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
       status.textContent = [...(compact ? [] : [`step ${frame.step.toLocaleString("en-US")}`]), ...(frame.step ? [`loss ${frame.loss.toFixed(frame.loss < 0.1 ? 3 : 2)}`] : ["untrained"]),
         attends ? `${Math.round(100 * frame.right)} % of attention ${compact ? "right" : `on the right ${task().of}`}` : "no attention", ...(pace && !compact ? [`${Math.round(pace)} steps/s`] : []), ...(compact ? [] : [`${size.toLocaleString("en-US")} weights`])].join(" · ");
       element.dataset.step = String(frame.step);
-      element.dataset.right = frame.right.toFixed(3);
-      element.dataset.pace = pace.toFixed(1);
       grid.element.hidden = heads.hidden = reading.hidden = !attends;
       if (!attends) return;
       const map = mapOf(frame, head);

@@ -23,6 +23,8 @@ from foveate.look.records import block_of, suffixes
 from foveate.look.stages import traced
 from foveate.nn.attention import Attention
 
+Stages = dict[str, ForwardFrame]  # by name
+Blocks = Sequence[ModelBlock]
 MOST = 12  # positions of a part that are drawn
 WORDS, STEM, LAYERS, OUTPUT = 484.0, 434.0, 416.0, 62.0  # tops of rows, but bottom of the layers
 HEAD = 36.0  # of the box of layers, its heading
@@ -183,7 +185,7 @@ class _Scene(SceneMaker):
                 if not self.train and (not recurs or kind == "writes"):
                     self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
-    def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
+    def _stack(self, part: ModelPart, rest: Blocks, left: float, wide: float) -> None:
         """Draw embedding, layers and output of a part, from below, along the residual stream.
 
         A decoder that reads an encoder has its stream at the right, away from the encoder.
@@ -207,11 +209,11 @@ class _Scene(SceneMaker):
             label = f"{name}, layer {number} of {layers}" if self.train else f"{name}, {layers} ×"
             self.node(f"{name} head", label, head, form="label", tag="words")
             if self.train and layers > 1:
-                other = f"layer {3 - number}" if layers == 2 else f"the other {layers - 1} layers"
-                box = left + SUMS, LAYERS + 6, inner, 36.0
-                self.node(f"{name} others", other, box, tag="whole")
+                text, others = f"the other {layers - 1} layers", f"{name} others"
+                text = f"layer {3 - number}" if layers == 2 else text
+                self.node(others, text, (left + SUMS, LAYERS + 6, inner, 36), tag="whole")
                 away = [b.name for b in part.blocks if b.layer not in (None, drawn[0].layer)]
-                self.homes |= dict.fromkeys(away, f"{name} others")
+                self.homes |= dict.fromkeys(away, others)
         self._row(name, before, (left, self.stem, wide, 44), " + ")
         is_source = name == "encoder" and wide == SIDE  # of a decoder's keys and values
         end = top - (16 if after else 38 if is_source else 60)
@@ -238,7 +240,7 @@ class _Scene(SceneMaker):
             points = [(both - x, y) for x, y in edge.points]
             self.edges[k] = edge.model_copy(update={"points": points})
 
-    def _branch(self, group: Sequence[ModelBlock], row: Box, down: float, lowest: bool) -> None:
+    def _branch(self, group: Blocks, row: Box, down: float, lowest: bool) -> None:
         """Draw one residual branch: it leaves the stream, is added ``down`` from the row's top."""
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
@@ -287,9 +289,8 @@ class _Scene(SceneMaker):
         return [f"x = {_number(x)}", f"f = {_number(f)}", f"x = {_number(x + f)}"]
 
     def _unrolled(
-        self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
-        left: float, wide: float,
-    ) -> None:  # fmt: skip
+        self, part: ModelPart, cells: Blocks, rest: Blocks, left: float, wide: float
+    ) -> None:
         """Draw the cells of a part once for each position, and the contexts of its attention."""
         letter = "s" if part.name == "decoder" and "encoder" in self.places else "h"
         attends = next((b for b in part.blocks if b.family == "attention"), None)
@@ -395,8 +396,7 @@ class _Scene(SceneMaker):
         lit = ["bridge", *(b.name for b in read), begin, f"{part} reads", "decoder reads 0"]
         self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
-    def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str,
-             steps: int = 0) -> None:  # fmt: skip
+    def _row(self, part: str, blocks: Blocks, box: Box, join: str, steps: int = 0) -> None:
         """Draw blocks that follow one another as one box, if there are any; or one at each step."""
         named = [_name(block) for block in blocks if block.label != "readout"]
         label, detail = join.join(named or map(_name, blocks)), [block.equation for block in blocks]
@@ -427,7 +427,7 @@ class _Scene(SceneMaker):
 
         The chosen box has a stop for each stage: by default the first attention, else a cell.
         """
-        stages: dict[str, dict[str, ForwardFrame]] = {}
+        stages: dict[str, Stages] = {}
         for frame in self.film:
             if frame.block in self.homes:
                 stages.setdefault(frame.block, {})[frame.name] = frame
@@ -536,14 +536,12 @@ class _Scene(SceneMaker):
         words = [n for n in self.nodes if n.name.startswith("decoder writes ")]
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
-            (x, y, w, _), name = word.box, f"{word.name} loss"
-            below = x + w / 2 - 38, y + 34, 76, 32
-            self.node(name, f"{loss:.2f}", below, tag="back", form="label")
-            ends = (x + w / 2, 63.0), (x + w / 2, self.output)
-            self.edge(f"{name} back", *ends, hue=Hue.GRADIENT, tag="back")
-        for name, (x, y) in [
-            (e.name, e.points[-1]) for e in self.edges if e.name[-7:] == " stream"
-        ]:
+            (left, y, w, _), name = word.box, f"{word.name} loss"
+            x = left + w / 2
+            self.node(name, f"{loss:.2f}", (x - 38, y + 34, 76, 32), tag="back", form="label")
+            self.edge(f"{name} back", (x, 63.0), (x, self.output), hue=Hue.GRADIENT, tag="back")
+        roads = [(e.name, e.points[-1]) for e in self.edges if e.name.endswith(" stream")]
+        for name, (x, y) in roads:
             x += 24 if x < WIDE / 2 else -24
             self.edge(f"{name} back", (x, y + 4), (x, self.stem - 2), hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
@@ -585,9 +583,8 @@ class _Scene(SceneMaker):
         self.stops[0] = self.stops[0].model_copy(update={"caption": caption})
 
     def _attention(
-        self, weights: ForwardFrame, stages: dict[str, ForwardFrame], head: int, query: int | None,
-        deep: bool,
-    ) -> None:  # fmt: skip
+        self, weights: ForwardFrame, stages: Stages, head: int, query: int | None, deep: bool
+    ) -> None:
         """Add the inside of an attention, with a stop for all heads; and for each if ``deep``."""
         heads, count, keys = weights.values.shape
         row = _checked("--query", min(1, count - 1) if query is None or not deep else query, count)
@@ -600,11 +597,9 @@ class _Scene(SceneMaker):
         itself, part = weights.rows == weights.columns, weights.rows
         writes = self.produced[:count] if part == "decoder" else []
         letters = self._letters(stages, itself, part)
-        equations = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
-        stages = {n: replace(f, equation=equations[n]) for n, f in stages.items()}
-        more: dict[str, object] = {"letters": letters}
-        more["tokens"] = {"writes": [[word] for word in writes]} if writes else {}
-        more |= self._kinds(name, stages)
+        stages = {n: _renamed(frame, letters) for n, frame in stages.items()}
+        tokens = {"writes": [[word] for word in writes]} if writes else {}
+        more = {"letters": letters, "tokens": tokens, **self._kinds(name, stages)}
         self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
         words, spoken = [f"query {row}", "key"], _spoken([name])
@@ -620,7 +615,7 @@ class _Scene(SceneMaker):
         if deep:
             self._query(spoken, stages)
 
-    def _kinds(self, name: str, stages: Mapping[str, ForwardFrame]) -> dict[str, str]:
+    def _kinds(self, name: str, stages: Stages) -> dict[str, str]:
         """Return the kinds of score and normalizer whose numbers follow from those that are drawn.
 
         A rotated query, a matrix of the score's own or another temperature is not drawn.
@@ -634,7 +629,7 @@ class _Scene(SceneMaker):
         kinds = ("score", hidden or score.kind), ("normalizer", hot or normalizer.kind)
         return {name: kind for name, kind in kinds if isinstance(kind, str)}
 
-    def _query(self, spoken: str, stages: dict[str, ForwardFrame]) -> None:
+    def _query(self, spoken: str, stages: Stages) -> None:
         """Stop at each stage of one query, and at the products of all of them."""
         panel = self.panels[-1]
         values, rows, columns, row = panel.values, panel.rows, panel.columns, panel.row
@@ -675,9 +670,7 @@ class _Scene(SceneMaker):
             text = f"the scores of “{p.rows[row]}”"
         return {"worked": text, "mean": mean, "first": _number(made["context"][row, 0])}
 
-    def _letters(
-        self, stages: Mapping[str, ForwardFrame], itself: bool, part: str
-    ) -> dict[str, str]:
+    def _letters(self, stages: Stages, itself: bool, part: str) -> dict[str, str]:
         """Return what the picture calls the vectors and numbers of an attention."""
         letters = {short: stages[n].equation.split(" = ")[0] for short, n in STAGES.items()
                    if n in stages and " = " in stages[n].equation}  # fmt: skip
@@ -688,16 +681,9 @@ class _Scene(SceneMaker):
             letters["v"] = letters["memory"]
         return letters
 
-    @staticmethod
-    def _named_vectors(equation: str, letters: Mapping[str, str]) -> str:
-        """Return an equation of an attention with the letters of what it reads."""
-        own = re.sub(r"\bx\b(?!_)", letters["own"], equation)
-        return re.sub(r"\bx_i\b", letters["memory"], own)
-
     def _panel(
-        self, node: str, stages: Mapping[str, ForwardFrame], values: Mapping[str, Array],
-        **more: object,
-    ) -> None:  # fmt: skip
+        self, node: str, stages: Stages, values: Mapping[str, Array], **more: object
+    ) -> None:
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         if {"rotated query", "normed query"} & {*equations}:
             equations["score"] = equations["score"].replace("q · k_i", "q′ · k′_i")
@@ -839,6 +825,12 @@ def _spoken(blocks: Sequence[str]) -> str:
     block = next((name for name in blocks if name.endswith("stem")), blocks[-1])
     names = block_of(block).replace("stem", "embedding").replace("_", "-").split(".")
     return " ".join(dict.fromkeys((names[0], names[-1])))
+
+
+def _renamed(stage: ForwardFrame, letters: Mapping[str, str]) -> ForwardFrame:
+    """Return a stage of an attention with the letters of what it reads in its equation."""
+    own = re.sub(r"\bx\b(?!_)", letters["own"], stage.equation)
+    return replace(stage, equation=re.sub(r"\bx_i\b", letters["memory"], own))
 
 
 def _name(block: ModelBlock) -> str:

@@ -400,10 +400,9 @@ register_optimizer_step_post_hook(changed)
 
 
 class WeightCache(Generic[Made]):
-    """Caches values made from the weights of modules, made again once these have changed.
+    """Caches values made from modules, made again once weights, classes or methods have changed.
 
-    Another class of a module, or a method set on it, is a change too. A value is dropped with its
-    module, as long as it holds no reference to it.
+    A value is dropped with its module, as long as it holds no reference to it.
     """
 
     def __init__(self) -> None:

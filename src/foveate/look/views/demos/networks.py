@@ -200,9 +200,7 @@ def vanishing(
         models[f"LSTM, forget gate\xa0≈\xa0{1 / (1 + np.exp(-bias)):.2f}"] = recurrent("lstm", bias)
     norms = {name: attends(model, partial(model, text, None), 1) for name, model in models.items()}
     drawn = gradients(norms, max(3, length * 3 // 4))  # means over few positions are left out
-    caption = (
-        "Before training: each step multiplies the RNN's gradient; an open forget gate keeps it."
-    )
+    caption = "Before training: each step multiplies the RNN's gradient; an open gate keeps it."
     return drawn.model_copy(update={"caption": caption})
 
 

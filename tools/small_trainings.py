@@ -105,7 +105,7 @@ def train_landscapes(layers: int = 20, steps: int = 300, points: int = 49) -> Pl
 
 TRAINED = {  # a norm and a rate by the name of its curve
     "no norm, rate\xa00.003": ("none", 0.003), "no norm, rate\xa00.0003": ("none", 0.0003),
-    "norm(x + f(x)), rate\xa00.03": ("post", 0.03), "x + f(norm(x)), rate\xa00.03": ("pre", 0.03),
+    "post-norm, rate\xa00.03": ("post", 0.03), "pre-norm, rate\xa00.03": ("pre", 0.03),
 }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def lookup(
     sought = f"{1 - blend:.2g} {TITLES[1]}\n+ {blend:.2g} {TITLES[2]}"
     made, of_keys = SceneMaker(), [f"{score:.2f}" for score in scores.flatten().tolist()]
     made.column("q", "query q", (4, 60, 220, 500), [sought], hue=1)
-    made.column("k", "keys k_i", (312, 60, 190, 500), TITLES, hue=0)
+    made.column("k", "one-hot k_i", (312, 60, 190, 500), TITLES, hue=0)
     made.column("e", "e_i = q · k_i", (580, 60, 112, 500), of_keys)
     for k in range(count):
         made.link("q 0", f"k {k}")
@@ -429,12 +429,12 @@ def quadratic(
     read = first + x[:, None, None] * second  # (41, T, D)
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
-    weights = {"α\xa0fixed at\xa0λ\xa0=\xa00": fixed, "α\xa0from\xa0X": scores.softmax(dim=-1)}
+    weights = {"α\xa0fixed": fixed, "α\xa0from\xa0X": scores.softmax(dim=-1)}
     curves = {name: (α @ read @ values)[:, 0, 0].numpy() for name, α in weights.items()}
     e, slope = scores[:, 0, 0].numpy(), (scores[21] - scores[19])[0, 0] / 2  # at λ = 0
-    score = {"e₁₁": e, "tangent": e[20] + 10 * x.numpy() * float(slope)}
-    left = line_chart(x.numpy(), score, "λ", "score e₁₁", marks={"λ = 0": 0.0})
-    right = line_chart(x.numpy(), curves, "λ", "output c₁₁", marks={"λ = 0": 0.0})
+    score = {"tangent": e[20] + 10 * x.numpy() * float(slope), "e": e}
+    left = line_chart(x.numpy(), score, "λ", "score e of word 1", marks={"λ = 0": 0.0})
+    right = line_chart(x.numpy(), curves, "λ", "output c of word 1", marks={"λ = 0": 0.0})
     return PanelGrid(
         panels=[left, right][outputs:],
         title="Quadratic inside, linear outside",

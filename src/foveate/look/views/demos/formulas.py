@@ -41,11 +41,13 @@ SCORES: dict[str, tuple[type[kinds.Score], str, str]] = {  # a formula, a paper
 
 
 def small_score(kind: type[kinds.Score], plain: bool = False) -> kinds.Score:
-    """Return a score for vectors of two numbers, with random weights or W = U = I, v = (1, 1)."""
+    """Return a score for vectors of two numbers, with random weights or W = 2 I, U = I, v = 1."""
     torch.manual_seed(5)
-    score = kind.Config.parse({"sharpness": 1.0} if kind is kinds.CosineScore else {}).build(1, 2)
-    for weight in score.parameters() if plain else ():
-        weight.copy_(torch.eye(*weight.shape[1:]) if weight.dim() == 3 else torch.ones(1))
+    fields = {kinds.CosineScore: {"sharpness": 1.0}, kinds.Additive: {"own_matrix": plain}}
+    score = kind.Config.parse(fields.get(kind, {})).build(1, 2)
+    for name, weight in score.named_parameters() if plain else ():
+        matrix = torch.eye(*weight.shape[1:]) * (1 if name == "of_key" else 2)
+        weight.copy_(matrix if weight.dim() == 3 else torch.ones(1))
     return score
 
 
@@ -76,11 +78,11 @@ def scores(
             [name, formula, f"{small_score(kind, True)(q, k).item():.2f}", paper]
             for name, (kind, formula, paper) in SCORES.items()
         ]
-        rows[-1][1:] = [f"[{cell}]" for cell in rows[-1][1:]]
+        rows[-1] = [f"[{cell}]" for cell in rows[-1]]
         return TableDrawing(
             title="Scores of a query q and a key k of d numbers",
             columns=["score", "formula", "value", "paper"], rows=rows,
-            caption=f"For q = ({x:g}, {y:g}), k = (1, 2), W = U = I, v = (1, 1), i = 1.",
+            caption=f"For q = ({x:g}, {y:g}), k = (1, 2), W = 2 I, U = I, v = (1, 1), i = 1.",
         )  # fmt: skip
     query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
     across = [f"{ends[k]:g}".replace("-", "−") if k in ends else "" for k in range(points)]
@@ -264,14 +266,13 @@ def sinusoids(
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
     vectors, products = sheets(position, length, hidden_size, 1)
-    array, aspect, away = vectors.values.array, HIGHER * hidden_size / 2 / length, length // 4
-    how = (), (), "position t", "i", ColorScale(-1.0, 1.0), aspect
-    drawn = [sheet(name, array[:, k::2], *how) for k, name in enumerate(("sin", "cos"))]
-    dots = [(s + away, s) for s in range(away // 4, length - away, away // 2 or 1)]
-    update = {"title": "cosine of t and s", "aspect": HIGHER, "dots": dots}
+    drawn = sheet("PE(t): sin, cos, sin, cos, …", vectors.values.array, (), (), "position t",
+                  "number", ColorScale(-1.0, 1.0), HIGHER * hidden_size / length)  # fmt: skip
+    dots = [(s + length // 4, s) for s in range(0, length - length // 4, 2)]
+    update = {"title": "cosine of PE(t) and PE(s)", "aspect": HIGHER, "dots": dots}
     return SheetGrid(
-        sheets=[*drawn, products.model_copy(update=update)], title="Equal distance, equal cosine",
-        caption="Waves become longer along i; products depend only on the distance.", across=3,
+        sheets=[drawn, products.model_copy(update=update)], title="Equal distance, equal cosine",
+        caption="Waves become longer along i; products depend only on the distance.", across=2,
     )  # fmt: skip
 
 
@@ -409,13 +410,15 @@ def paths(
         return _path(words, length) if of == "path" else _steps(words)
     n = np.unique(np.linspace(1, length, 65).round())
     inner, rest, at = 2 * n**2 * hidden_size, 4 * n * hidden_size**2, 2 * hidden_size
-    curves = {"recurrent: 2nD², n\xa0steps": 2 * n * hidden_size**2, "scores and sums: 2n²D": inner}
-    mark, name, drawn = "n = 2D", "projections: 4nD²", rest
+    names = "recurrent: 2nD²", "scores and sums: 2n²D", "projections: 4nD²"
+    mark, last = "2D", rest
     if of == "sum":
-        mark, at, name, drawn = "n = D", at // 2, "attention: 2n²D + 4nD², 1\xa0step", inner + rest
+        names = "recurrent: n\xa0steps", "scores and sums alone", "attention: 1\xa0step"
+        mark, at, last = "D", at // 2, inner + rest
+    curves = dict(zip(names, (rest / 2, inner, last), strict=True))
     return line_chart(
-        n, curves | {name: drawn}, f"length n, D = {hidden_size}", "multiplications",
-        "Cost against length n", marks={f"{mark} = {at}": at} if at < length else {},
+        n, curves, f"length n, D = {hidden_size}", "multiplications",
+        "Cost against length n", marks={f"n = {mark} = {at}": at} if at < length else {},
         caption="Scores and sums are quadratic in n; the projections of q, k, v, o are not.",
     )  # fmt: skip
 
@@ -444,10 +447,10 @@ def _path(words: list[str], length: int) -> SceneDrawing:
 def _steps(words: list[str]) -> SceneDrawing:
     """Draw two layers over words, with the earliest serial step in which each box is ready."""
     made, count = SceneMaker(), len(words)
-    sides = [f"n = {count} steps", "per layer"], ["1 step per layer", "(drawn for “to”)"]
+    sides = ["two layers:", f"{count + 1} steps"], ["two layers:", "2 steps"]
     for number, steps in enumerate(sides):
         end, kind = HIGH / 2 * (number + 1), ("recurrent", "attention")[number]
-        middles = made.row(kind, [f"{kind}:", *steps], words, end, up=155)
+        middles = made.row(kind, [f"{kind},", *steps], words, end, up=155)
         for layer in (0, 1):
             top, name = end - 150 - 110 * layer, f"{kind} {layer}"
             ready = layer + 1 + np.arange(count) * (1 - number)
@@ -457,5 +460,5 @@ def _steps(words: list[str]) -> SceneDrawing:
             made.fan(f"mesh {name}", middles, ends, 0.05 * lines, bend=0.4)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=1)
-    text = f"In a box: its step. Two layers: RNN {count + 1}, attention 2."
+    text = f"Number = earliest step: the RNN ends at {count + 1}, attention at 2."
     return made.drawing("Serial steps", caption=text)

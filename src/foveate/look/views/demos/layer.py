@@ -20,7 +20,7 @@ from foveate.nn.spec import Pixels
 WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projections", "line",
-               "mask", "mean", "order", "positions", "permuted", "repairs"]  # fmt: skip
+               "mask", "mean", "order", "positions", "permuted", "causal", "repairs"]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor, int | None] | str  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each word, for each column
@@ -77,7 +77,7 @@ class Chalkboard(SceneMaker):
             for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
                 hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
-                hidden = np.isinf(value) or (not value and name.startswith(("exp(", "α_ij")))
+                hidden = np.isinf(value) or (not value and name.startswith(("exp(", "α")))
                 lost = value <= 0 if name[0] in "za" else not value and name[0] == "d"
                 own_hue = None if hidden else hues.get(hue or 0, hue)
                 fill = {"hue": own_hue, "level": 0.3 * (hidden or not (lost or hue is None))}
@@ -189,8 +189,8 @@ def block(
         made.on("", "line 0 2 2 1", "line 1 2")
     elif part in ("attention", "mean"):
         _attention(made, part == "attention")
-    elif part in ("positions", "permuted"):
-        _reordered(made, part == "positions")
+    elif part in ("positions", "permuted", "causal"):
+        _reordered(made, part == "positions", part == "causal")
     elif part in ("line", "mask"):
         _attend(made, part == "mask")
     elif part == "repairs":
@@ -272,12 +272,13 @@ def _attend(made: Chalkboard, masked: bool) -> None:
     made.on("", "line 0 4 2 1", "line 1 0")
 
 
-def _reordered(made: Chalkboard, has_positions: bool) -> None:
+def _reordered(made: Chalkboard, has_positions: bool, is_causal: bool) -> None:
     """Write x + PE for words in two orders; or f(X) = X + α X W and f(P X), row by row."""
     x, w = torch.randn(3, 4 if has_positions else 2).round() + 0.0, short(2, 2)
     made.over = 0.0 if has_positions else 34.0
     vectors = Sinusoidal(Sinusoidal.Config(), 4, 1).encode(torch.arange(3), 4).float()
-    orders = ([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], "P X;P α Pᵀ;P X W;f(P X)")
+    alpha_of_both = "α" if is_causal else "P α Pᵀ"
+    orders = ([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], f"P X;{alpha_of_both};P X W;f(P X)")
     for k, (p, names) in enumerate(orders):
         own, of, made.words = x[p], names.split(";"), tuple(WORDS[k] for k in p)
         if has_positions:
@@ -286,10 +287,12 @@ def _reordered(made: Chalkboard, has_positions: bool) -> None:
             made.line(text, ("x", own, ROWS), "+", ("PE(t), t = 0, 1, 2", vectors, 5), "=", total)
             made.frame(f"line {k} 0 {2 * k}", f"line {k} 4 {2 * k}")
             continue
-        alpha, read = (own @ own.T).softmax(dim=-1), own @ w
+        later = torch.ones(3, 3, dtype=torch.bool).triu(1) & is_causal
+        alpha, read = (own @ own.T).masked_fill(later, -torch.inf).softmax(dim=-1), own @ w
         text = "Each colour is a word: below, the same rows in another order, f(P X) = P f(X)."
         made.line(text, (of[0], own, ROWS), "+", (of[1], alpha, ROWS), "×", (of[2], read, ROWS),
                   "=", (of[3], own + alpha @ read, ROWS))  # fmt: skip
+        made.frame(*(f"line {k} {piece} 1" for piece in (2, 6) if is_causal))
 
 
 def _attention(made: Chalkboard, has_output: bool) -> None:

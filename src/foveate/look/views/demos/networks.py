@@ -197,7 +197,7 @@ def vanishing(
     """Draw the gradient's norm against distance, for each cell."""
     models, text = {"RNN (tanh)": recurrent("rnn")}, ids(length)
     for bias in forget:
-        models[f"LSTM, forget gate\xa0≈\xa0{1 / (1 + np.exp(-bias)):.2f}"] = recurrent("lstm", bias)
+        models[f"LSTM, forget bias\xa0{bias:g}"] = recurrent("lstm", bias)
     norms = {name: attends(model, partial(model, text, None), 1) for name, model in models.items()}
     drawn = gradients(norms, max(3, length * 3 // 4))  # means over few positions are left out
     caption = "Before training: each step multiplies the RNN's gradient; an open gate keeps it."
@@ -370,11 +370,12 @@ def rnn(
     texts["y_t"] = ["y_t", f"W_yo = {head or 0:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
     states = [name for name in rows if name.startswith("h")]
-    h, o, y, n = rows[states[-1]], outputs[0, 0, 0], rows.get("y_t", [0.0])[0], len(inputs)
+    h, o, n, y = rows[states[-1]], outputs[0, 0, 0], len(inputs), rows.get("y_t", [0.0])
+    least = min(y)
     below = [inputs, *map(rows.__getitem__, states)][-2][1 % n]
     sums = f"{w[-1]:g} · {round(below, 2):g} + {u[-1]:g} · {h[0]:.2f} + {b:g}"
     captions = {  # of the rows that are new
-        f"Without a sigmoid y may exceed 1: y_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
+        f"Without a sigmoid, y may be below 0: y_{y.index(least) + 1} = {least:.2f}.":
             ["y_t"] * (head is not None),
         f"Layer {len(w)} reads layer {len(w) - 1}: h_2{own} = tanh({sums}) = {h[1 % n]:.2f}":
             ["x_t", *states] * (len(w) > 1 < n),

@@ -184,13 +184,14 @@ def em(
     model = Model1(Model1.Config())
     model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
     numbers = corpus.numbers
-    corpus.lexicon.probability[:-1] = 1 / len(numbers.target)  # every word f alike
+    keys = corpus.lexicon.keys
+    alike = np.where(hard & (keys < numbers.width), 0, 1 / len(numbers.target))  # hard: no NULL
+    corpus.lexicon.probability[:-1] = alike
     shown, drawn = sorted({0, 1, min(5, iterations), iterations}), []
     for iteration in range(iterations + 1):
         if iteration in shown:
             empty = np.nan if iteration else 1 / len(numbers.target)  # never in one pair
             table = np.full((len(numbers.source) + 1, len(numbers.target)), empty)
-            keys = corpus.lexicon.keys
             table[keys // numbers.width, keys % numbers.width] = corpus.lexicon.probability[:-1]
             title, names = f"iteration {iteration}", ["NULL", *numbers.source]
             drawn.append(sheet(title, table, names, [*numbers.target], scale=SHARES, written=True))
@@ -207,7 +208,7 @@ def em(
 def linked(
     table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]], iterations: int
 ) -> SceneDrawing:
-    """Draw t(f|e) without NULL, and the pairs: each f is linked to its best word e."""
+    """Draw t(f|e) and the pairs: each f is linked to its best word e."""
     made, t, names = SceneMaker(), np.nan_to_num(table.values.array.T[:, 1:]), table.rows[1:]
     made.node("t", "t(f|e)", (0, 66, 140, 44), form="label")
     for k, e in enumerate(names):
@@ -230,7 +231,7 @@ def linked(
             k, y = source.index(best), 118 + 260.0 * number
             ends = (903 + 200.0 * j, y), (903 + 200.0 * k, y + 84)
             made.edge(f"f {number} {j} to e {number} {k}", *ends, hue=2, weight=0.6)
-    caption = f"{iterations} rounds of EM: each German f with its best English e."
+    caption = f"{iterations} rounds of EM on these two pairs: each f with its best e (green)."
     return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)
 
 

@@ -84,7 +84,7 @@ def steadiness() -> LinesDrawing:
     for name, losses in result.items():
         values = np.array(losses[:30], float)
         kept = np.logical_and.accumulate(values < 1e6)
-        label = name if kept.all() else f"no norm: diverged at step {kept.sum() + 1}"
+        label = name if kept.all() else f"{name}: diverged at step {kept.sum() + 1}"
         curves[label] = np.where(kept, values, np.nan)
     return line_chart(
         None, curves, "step", "loss, logarithmic", "Norms keep training stable", "y",

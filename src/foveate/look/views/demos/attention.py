@@ -57,7 +57,7 @@ def lookup(
     sought = f"{1 - blend:.2g} {TITLES[1]}\n+ {blend:.2g} {TITLES[2]}"
     made, of_keys = SceneMaker(), [f"{score:.2f}" for score in scores.flatten().tolist()]
     made.column("q", "query q", (4, 60, 220, 500), [sought], hue=1)
-    made.column("k", "one-hot k_i", (312, 60, 190, 500), TITLES, hue=0)
+    made.column("k", "one-hot keys k_i", (312, 60, 190, 500), TITLES, hue=0)
     made.column("e", "e_i = q · k_i", (580, 60, 112, 500), of_keys)
     for k in range(count):
         made.link("q 0", f"k {k}")
@@ -423,7 +423,7 @@ def quadratic(
     outputs: Annotated[bool, Field(description="leave the scores out")] = False,
 ) -> PanelGrid:
     """Draw the score and the output of self-attention for inputs X₁ + λ X₂."""
-    random, x = torch.Generator().manual_seed(0), torch.arange(-20, 21).double() / 10
+    random, x = torch.Generator().manual_seed(9), torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, 4, size, generator=random).double()
     queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
     read = first + x[:, None, None] * second  # (41, T, D)

@@ -177,6 +177,17 @@ def test_a_mask_and_the_weights_that_are_left() -> None:
     np.testing.assert_allclose(c, a @ v, atol=0.03)
 
 
+def test_a_causal_mask_is_not_equivariant() -> None:
+    numbers = partial(board, part="causal")
+    for line in (0, 1):
+        x, alpha, read = numbers(line, 0, 3, 2), numbers(line, 2, 3, 3), numbers(line, 4, 3, 2)
+        assert not np.triu(alpha, 1).any()
+        np.testing.assert_allclose(alpha.sum(axis=1), 1, atol=0.011)
+        np.testing.assert_allclose(numbers(line, 6, 3, 2), x + alpha @ read, atol=0.03)
+    first, second = numbers(0, 6, 3, 2), numbers(1, 6, 3, 2)
+    assert np.abs(first - second[::-1]).max() > 0.1
+
+
 def test_a_second_layer_has_its_own_weights() -> None:
     numbers = partial(board, part="layers")
     for line in (0, 1):
@@ -192,11 +203,12 @@ def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
     assert len({*ends[:3]}) == len({*ends[3:]}) == 1
     assert np.nanmax(np.abs(drawn[0].values.array)) <= 1 + 1e-6  # of the cosine
     listed = DEMOS["scores"].draw({"of": "table"})
-    titles = [f"{name}: {formula.strip('[]')}" for name, formula, *_ in listed.rows]
+    listed.rows[-1] = [cell.strip("[]") for cell in listed.rows[-1]]
+    titles = [f"{name}: {formula}" for name, formula, *_ in listed.rows]
     assert [each.title for each in drawn] == titles
     assert [row[0] for row in listed.rows] == [*SCORES]
     scores, outputs = DEMOS["quadratic"].draw().panels
-    (output, own), (score, _) = ([curve.y for curve in each.curves] for each in (outputs, scores))
+    (output, own), (_, score) = ([curve.y for curve in each.curves] for each in (outputs, scores))
     bends = [np.abs(np.diff(y, 2)).max() for y in (output, own, score)]
     assert bends[0] < 1e-12 < 1e-3 < min(bends[1:])  # outputs are a line, scores a parabola
     assert np.abs(np.diff(score, 3)).max() < 1e-12
@@ -282,11 +294,11 @@ def test_a_product_of_rotated_vectors_depends_on_their_distance() -> None:
 
 
 def test_waves_over_the_positions_and_alibi_that_falls_with_the_distance() -> None:
-    sines, cosines, alike = (each.values.array for each in sheets("sinusoids"))
-    np.testing.assert_allclose(sines**2 + cosines**2, 1, atol=1e-5)
+    vectors, alike = (each.values.array for each in sheets("sinusoids"))
+    np.testing.assert_allclose(vectors[:, ::2] ** 2 + vectors[:, 1::2] ** 2, 1, atol=1e-5)
     np.testing.assert_allclose(np.diagonal(alike), 1, atol=1e-5)
-    for each, of in zip(sheets("sinusoids", hidden_size=4), (np.sin, np.cos), strict=False):
-        np.testing.assert_allclose(each.values.array[1], of([1, 0.01]))
+    second = sheets("sinusoids", hidden_size=4)[0].values.array[1].reshape(2, 2).T
+    np.testing.assert_allclose(second, [np.sin([1, 0.01]), np.cos([1, 0.01])])
     [x, wave] = DEMOS["sinusoids"].draw({"waves": [4], "length": 30}).arrays().values()
     drawn = ~np.isnan(wave)
     alone = drawn & ~np.append(drawn[1:], False) & ~np.insert(drawn[:-1], 0, False)  # points
@@ -414,7 +426,7 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
         DEMOS["reach"].draw({"text": "a b", "query": 2})
     drawn = DEMOS["paths"].draw({"length": 16, "of": "steps"})
     ready = [texts_of(drawn, f"{kind} 1 ") for kind in ("recurrent", "attention")]
-    assert ready == [[*map(str, range(2, 10))], ["2"] * 8] and "RNN 9" in drawn.stops[0].caption
+    assert ready == [[*map(str, range(2, 10))], ["2"] * 8] and "RNN ends at 9" in drawn.stops[0].caption
     away = DEMOS["paths"].draw({"length": 16})
     assert texts_of(away, "recurrent ")[-1] == "6" and texts_of(away, "attention ")[-1] == "1"
     _, *costs = DEMOS["paths"].draw({"of": "operations"}).arrays().values()
@@ -467,7 +479,7 @@ def test_curves_show_what_their_captions_say() -> None:
     norms = DEMOS["residual"].draw().arrays()
     assert norms["plain, f(x)"][0] < 1e-6 < 1 < norms["residual, x + f(x)"][0]
     norms = DEMOS["vanishing"].draw({"length": 16, "forget": [3.0]}).arrays()
-    assert norms["RNN (tanh)"][-1] < 0.01 < 0.3 < norms["LSTM, forget gate\xa0≈\xa00.95"][-1]
+    assert norms["RNN (tanh)"][-1] < 0.01 < 0.3 < norms["LSTM, forget bias\xa03"][-1]
     n, keys, _, lstm = DEMOS["memory"].draw({"length": 16}).arrays().values()
     np.testing.assert_array_equal(keys, 2 * 128 * n)
     assert {*lstm.tolist()} == {2 * 128}

@@ -28,7 +28,7 @@ from foveate.train.optim import Noam
 
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
-HIGHER = 0.75  # height of a map of positions by its width
+HIGHER = 0.62  # height of a map of positions by its width
 Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
 SCORES: dict[str, tuple[type[kinds.Score], str, str]] = {  # a formula, a paper
     "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "Graves 2014"),
@@ -267,7 +267,7 @@ def sinusoids(
         )  # fmt: skip
     vectors, products = sheets(position, length, hidden_size, 1)
     drawn = sheet("PE(t): sin, cos, sin, cos, …", vectors.values.array, (), (), "position t",
-                  "number", ColorScale(-1.0, 1.0), HIGHER)  # fmt: skip
+                  "entry", ColorScale(-1.0, 1.0), HIGHER)  # fmt: skip
     dots = [(s + length // 4, s) for s in range(0, length - length // 4, 2)]
     update = {"title": "cosine of PE(t) and PE(s)", "aspect": HIGHER, "dots": dots}
     return SheetGrid(
@@ -447,10 +447,10 @@ def _path(words: list[str], length: int) -> SceneDrawing:
 def _steps(words: list[str]) -> SceneDrawing:
     """Draw two layers over words, with the earliest serial step in which each box is ready."""
     made, count = SceneMaker(), len(words)
-    sides = ["two layers:", f"{count + 1} steps"], ["two layers:", "2 steps", "(lines: “to”)"]
+    sides = [f"{count + 1} steps"], ["2 steps", "(lines of “to”)"]
     for number, steps in enumerate(sides):
         end, kind = HIGH / 2 * (number + 1), ("recurrent", "attention")[number]
-        middles = made.row(kind, [f"{kind},", *steps], words, end, up=155)
+        middles = made.row(kind, [f"{kind}:", *steps], words, end, up=155)
         for layer in (0, 1):
             top, name = end - 150 - 110 * layer, f"{kind} {layer}"
             ready = layer + 1 + np.arange(count) * (1 - number)

@@ -72,9 +72,8 @@ def lookup(
         if pages:
             cells, out = [*PAGES], PAGES[int(weights.argmax())]
         made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
-        made.column(
-            c, "result" if pages else "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag
-        )
+        head = "result" if pages else "Σ_i α_i v_i"
+        made.column(c, head, (1120, 60, 116, 500), [out], hue=3, tag=tag)
         for k, alpha in enumerate(alphas):
             made.link(f"e {k}", f"{α} {k}", tag=tag)
             made.node(f"by {number} {k}", "×", (890, 105 + 125 * k, 50, 35), form="label", tag=tag)
@@ -428,8 +427,7 @@ def quadratic(
     queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
     read = first + x[:, None, None] * second  # (41, T, D)
     scores = read @ queries @ (read @ keys).mT / size**0.5
-    fixed = scores[20].softmax(dim=-1)
-    weights = {"α\xa0fixed": fixed, "α\xa0from\xa0X": scores.softmax(dim=-1)}
+    weights = {"α\xa0fixed": scores[20].softmax(dim=-1), "α\xa0from\xa0X": scores.softmax(dim=-1)}
     curves = {name: (α @ read @ values)[:, 0, 0].numpy() for name, α in weights.items()}
     e, slope = scores[:, 0, 0].numpy(), (scores[21] - scores[19])[0, 0] / 2  # at λ = 0
     score = {"tangent": e[20] + 10 * x.numpy() * float(slope), "e": e}

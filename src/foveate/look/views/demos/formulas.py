@@ -17,7 +17,7 @@ from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_c
 from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import BESIDE, CELL, HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
+from foveate.look.draw.sheets import SHARES, SheetGrid, alike, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
 from foveate.nn.loss import linear_cross_entropy
@@ -28,7 +28,6 @@ from foveate.train.optim import Noam
 
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
-HIGHER = 0.62  # height of a map of positions by its width
 Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
 SCORES: dict[str, tuple[type[kinds.Score], str, str]] = {  # a formula, a paper
     "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "Graves 2014"),
@@ -41,13 +40,12 @@ SCORES: dict[str, tuple[type[kinds.Score], str, str]] = {  # a formula, a paper
 
 
 def small_score(kind: type[kinds.Score], plain: bool = False) -> kinds.Score:
-    """Return a score for vectors of two numbers, with random weights or W = 2 I, U = I, v = 1."""
+    """Return a score for vectors of two numbers, with random weights or W = U = 2 I, v = (1, 1)."""
     torch.manual_seed(5)
     fields = {kinds.CosineScore: {"sharpness": 1.0}, kinds.Additive: {"own_matrix": plain}}
     score = kind.Config.parse(fields.get(kind, {})).build(1, 2)
-    for name, weight in score.named_parameters() if plain else ():
-        matrix = torch.eye(*weight.shape[1:]) * (1 if name == "of_key" else 2)
-        weight.copy_(matrix if weight.dim() == 3 else torch.ones(1))
+    for weight in score.parameters() if plain else ():
+        weight.copy_(2 * torch.eye(*weight.shape[1:]) if weight.dim() == 3 else torch.ones(1))
     return score
 
 
@@ -82,7 +80,7 @@ def scores(
         return TableDrawing(
             title="Scores of a query q and a key k of d numbers",
             columns=["score", "formula", "value", "paper"], rows=rows,
-            caption=f"For q = ({x:g}, {y:g}), k = (1, 2), W = 2 I, U = I, v = (1, 1), i = 1.",
+            caption=f"For q = ({x:g}, {y:g}), k = (1, 2), W = U = 2 I, v = (1, 1), i = 1.",
         )  # fmt: skip
     query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
     across = [f"{ends[k]:g}".replace("-", "−") if k in ends else "" for k in range(points)]
@@ -266,12 +264,12 @@ def sinusoids(
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
     vectors, products = sheets(position, length, hidden_size, 1)
-    drawn = sheet("PE(t): sin, cos, sin, cos, …", vectors.values.array, (), (), "position t",
-                  "entry", ColorScale(-1.0, 1.0), HIGHER)  # fmt: skip
+    entries = {"title": "PE(t): sin, cos, sin, cos, …", "across": "entry", "aspect": 0.62}
     dots = [(s + length // 4, s) for s in range(0, length - length // 4, 2)]
-    update = {"title": "cosine of PE(t) and PE(s)", "aspect": HIGHER, "dots": dots}
+    update = {"title": "cosine of PE(t) and PE(s)", "dots": dots, "aspect": 0.62}
     return SheetGrid(
-        sheets=[drawn, products.model_copy(update=update)], title="Equal distance, equal cosine",
+        sheets=[vectors.model_copy(update=entries), products.model_copy(update=update)],
+        title="Equal distance, equal cosine",
         caption="Waves become longer along i; products depend only on the distance.", across=2,
     )  # fmt: skip
 
@@ -410,15 +408,13 @@ def paths(
         return _path(words, length) if of == "path" else _steps(words)
     n = np.unique(np.linspace(1, length, 65).round())
     inner, rest, at = 2 * n**2 * hidden_size, 4 * n * hidden_size**2, 2 * hidden_size
-    names = "recurrent: 2nD²", "scores and sums: 2n²D", "projections: 4nD²"
-    mark, last = "2D", rest
+    curves = {"recurrent: n\xa0steps": rest / 2, "scores and sums": inner}
+    mark, name, drawn = "n = 2D", "projections", rest
     if of == "sum":
-        names = "recurrent: n\xa0steps", "scores and sums alone", "attention: 1\xa0step"
-        mark, at, last = "D", at // 2, inner + rest
-    curves = dict(zip(names, (rest / 2, inner, last), strict=True))
+        mark, at, name, drawn = "n = D", at // 2, "attention: 1\xa0step", inner + rest
     return line_chart(
-        n, curves, f"length n, D = {hidden_size}", "multiplications",
-        "Cost against length n", marks={f"n = {mark} = {at}": at} if at < length else {},
+        n, curves | {name: drawn}, f"length n, D = {hidden_size}", "multiplications",
+        "Cost against length n", marks={f"{mark} = {at}": at} if at < length else {},
         caption="Scores and sums are quadratic in n; the projections of q, k, v, o are not.",
     )  # fmt: skip
 
@@ -447,8 +443,7 @@ def _path(words: list[str], length: int) -> SceneDrawing:
 def _steps(words: list[str]) -> SceneDrawing:
     """Draw two layers over words, with the earliest serial step in which each box is ready."""
     made, count = SceneMaker(), len(words)
-    sides = [f"{count + 1} steps"], ["2 steps", "(lines of “to”)"]
-    for number, steps in enumerate(sides):
+    for number, steps in enumerate(([f"{count + 1} steps"], ["2 steps", "(lines of “to”)"])):
         end, kind = HIGH / 2 * (number + 1), ("recurrent", "attention")[number]
         middles = made.row(kind, [f"{kind}:", *steps], words, end, up=155)
         for layer in (0, 1):

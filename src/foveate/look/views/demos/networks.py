@@ -371,11 +371,10 @@ def rnn(
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
     states = [name for name in rows if name.startswith("h")]
     h, o, n, y = rows[states[-1]], outputs[0, 0, 0], len(inputs), rows.get("y_t", [0.0])
-    least = min(y)
     below = [inputs, *map(rows.__getitem__, states)][-2][1 % n]
     sums = f"{w[-1]:g} · {round(below, 2):g} + {u[-1]:g} · {h[0]:.2f} + {b:g}"
     captions = {  # of the rows that are new
-        f"Without a sigmoid, y may be below 0: y_{y.index(least) + 1} = {least:.2f}.":
+        f"Without a sigmoid, y may be below 0: y_{y.index(min(y)) + 1} = {min(y):.2f}.":
             ["y_t"] * (head is not None),
         f"Layer {len(w)} reads layer {len(w) - 1}: h_2{own} = tanh({sums}) = {h[1 % n]:.2f}":
             ["x_t", *states] * (len(w) > 1 < n),

@@ -183,14 +183,13 @@ def em(
     corpus = EMTraining(pairs)
     model = Model1(Model1.Config())
     model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
-    numbers = corpus.numbers
-    keys = corpus.lexicon.keys
-    alike = np.where(hard & (keys < numbers.width), 0, 1 / len(numbers.target))  # hard: no NULL
-    corpus.lexicon.probability[:-1] = alike
+    numbers, keys = corpus.numbers, corpus.lexicon.keys
+    alike = 1 / len(numbers.target)  # every word f
+    corpus.lexicon.probability[:-1] = np.where(hard & (keys < numbers.width), 0, alike)  # no NULL
     shown, drawn = sorted({0, 1, min(5, iterations), iterations}), []
     for iteration in range(iterations + 1):
         if iteration in shown:
-            empty = np.nan if iteration else 1 / len(numbers.target)  # never in one pair
+            empty = np.nan if iteration else alike  # never in one pair
             table = np.full((len(numbers.source) + 1, len(numbers.target)), empty)
             table[keys // numbers.width, keys % numbers.width] = corpus.lexicon.probability[:-1]
             title, names = f"iteration {iteration}", ["NULL", *numbers.source]

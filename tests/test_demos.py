@@ -426,7 +426,8 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
         DEMOS["reach"].draw({"text": "a b", "query": 2})
     drawn = DEMOS["paths"].draw({"length": 16, "of": "steps"})
     ready = [texts_of(drawn, f"{kind} 1 ") for kind in ("recurrent", "attention")]
-    assert ready == [[*map(str, range(2, 10))], ["2"] * 8] and "RNN ends at 9" in drawn.stops[0].caption
+    assert ready == [[*map(str, range(2, 10))], ["2"] * 8]
+    assert "RNN ends at 9" in drawn.stops[0].caption
     away = DEMOS["paths"].draw({"length": 16})
     assert texts_of(away, "recurrent ")[-1] == "6" and texts_of(away, "attention ")[-1] == "1"
     _, *costs = DEMOS["paths"].draw({"of": "operations"}).arrays().values()

@@ -42,8 +42,8 @@ SCORES: dict[str, tuple[type[kinds.Score], str, str]] = {  # a formula, a paper
 def small_score(kind: type[kinds.Score], plain: bool = False) -> kinds.Score:
     """Return a score for vectors of two numbers, with random weights or W = U = 2 I, v = (1, 1)."""
     torch.manual_seed(5)
-    fields = {kinds.CosineScore: {"sharpness": 1.0}, kinds.Additive: {"own_matrix": plain}}
-    score = kind.Config.parse(fields.get(kind, {})).build(1, 2)
+    own: dict[str, object] = {"own_matrix": plain} if kind is kinds.Additive else {}
+    score = kind.Config.parse({"sharpness": 1.0} if kind is kinds.CosineScore else own).build(1, 2)
     for weight in score.parameters() if plain else ():
         weight.copy_(2 * torch.eye(*weight.shape[1:]) if weight.dim() == 3 else torch.ones(1))
     return score

@@ -422,7 +422,7 @@ def quadratic(
     outputs: Annotated[bool, Field(description="leave the scores out")] = False,
 ) -> PanelGrid:
     """Draw the score and the output of self-attention for inputs X₁ + λ X₂."""
-    random, x = torch.Generator().manual_seed(9), torch.arange(-20, 21).double() / 10
+    random, x = torch.Generator().manual_seed(10), torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, 4, size, generator=random).double()
     queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
     read = first + x[:, None, None] * second  # (41, T, D)

@@ -270,10 +270,10 @@ def targets(
 def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
     """Draw a text as blocks, each word below what follows it, and what one of them is read for."""
     starts, pitch, text = range(0, len(words) - 1, size), (WIDE - 154) / size, ""
-    tall, gap = (230.0, 100.0) if len(starts) < 3 else (HIGH / len(starts) - 6, 6.0)
+    tall, gap = (216.0, 108.0) if len(starts) < 3 else ((HIGH - 14) / len(starts) - 6, 6.0)
     named = [f"u_{{{i}}} {word}" for i, word in enumerate(words, 1)]
     for number, k in enumerate(starts):
-        own, top = named[k : k + size + 1], (tall + gap) * number + 10
+        own, top = named[k : k + size + 1], (tall + gap) * number + 20
         low, half = top + tall - 70, top + tall / 2 - 10  # of the block, of the ways
         middles, at = 148 + pitch * (np.arange(len(own) - 1) + 0.5), min(3, len(own) - 2)
         made.node(f"frame {number}", "", (0, top - 10, WIDE, tall), form="group")
@@ -286,9 +286,10 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
             made.edge(f"reads {number} {s}", *bends, hue=1, tag="")
         if number and gap > CELL:
             x, y, says = middles[at], top - 10 - gap / 2, f"block {number} is not read"
-            made.edge(f"not {number}", (x, y - gap / 2), (x, y + gap / 2), hue=4)
-            made.node(f"not {number} ×", "×", (x - 18, y - 20, 36, 36), form="plus", hue=4)
-            made.node(says, says, (x + 24, y - 24, 420, 44), form="label", level=1)
+            last = 148 + pitch * (size - 0.5), y - gap / 2 - 10  # word of the block before
+            made.edge(f"not {number}", last, (last[0], y), (x + 20, y), hue=4)
+            made.node(f"not {number} ✕", "✕", (x - 18, y - 20, 36, 36), form="label")
+            made.node(says, says, (x - 330, y - 22, 300, 44), form="label")
         text = f"u_{{{k + at + 2}}} is predicted from u_{{{k + 1}}} … u_{{{k + at + 1}}}"
         text += f", not from block {number}" * (number > 0)
     return f"{text}."

@@ -50,10 +50,13 @@ def landscape() -> SceneDrawing:
         places, (x, y) = np.linspace(-1, 1, len(values)), map(float, projected(0, 0, -1))
         for row in range(len(values) - 1, -1, -1):  # from the front; what is behind is hidden
             line = np.interp(at, *projected(places, places[row], values[row]), np.nan, np.nan)
-            seen, above = line < above, np.fmin(above, line)
+            seen, above = line < above, np.fmin(line, above)
+            seen = np.convolve(seen, [1, 1, 1], "same").astype(bool) & (
+                line < np.inf
+            )  # up to what hides
             for start, end in np.flatnonzero(np.diff(seen, prepend=False)).reshape(-1, 2).tolist():
                 if end > start + 1:
-                    points = zip(left + at[start:end], line[start:end].round(1), strict=True)
+                    points = zip(left + at[start:end], above[start:end].round(1), strict=True)
                     made.edge(f"{name} {row} {start}", *points, weight=0.03, hue=int(left == 0))
         for text, *place in AROUND:
             across, down = map(float, projected(*place))
@@ -219,7 +222,7 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
 
 def learned(family: str, text: str) -> Floats:
     """Return how strongly each output of a trained network depends on each word, (T, S)."""
-    runs = {"elman": "lm-rnn", "attention": "rnn"}
+    runs = {"elman": "lm-rnn", "bi-attention": "rnn"}
     if family not in runs:
         raise ConfigError(f"no packaged {family}: choose {' or '.join(runs)}")
     model = (run := load(f"packaged/{runs[family]}")).model
@@ -271,9 +274,10 @@ def growth(
     """Draw published sizes of language models or speeds of a processor, and the largest leap."""
     chart = TABLES[of]
     years, values = chart["years"], chart["values"]
-    name, leap = chart["title"], int(np.diff(np.log(values)).argmax())
-    ends = [np.where(np.arange(len(years)) == leap + 1, v, np.nan) for v in values[leap : leap + 2]]
+    name, jump = chart["title"], int(np.diff(np.log(values)).argmax())
+    leap = np.full(len(years), np.nan)
+    leap[jump : jump + 2] = values[jump : jump + 2]
     drawn = line_chart(
-        years, {name: values}, "year", chart["up"], chart["title"], "y", {name: (ends[0], ends[1])},
-        chart["names"], chart.get("marks"), chart["caption"])  # fmt: skip
+        years, {name: values, "the largest leap": leap}, "year", chart["up"], chart["title"], "y",
+        None, chart["names"], chart.get("marks"), chart["caption"])  # fmt: skip
     return drawn.model_copy(update={"named": True, "joined": False, "ends": tuple(chart["ends"])})

@@ -138,7 +138,7 @@ def local(
     weights = Softmax.Config().build()(torch.tensor(inside)).numpy()
     bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
     return bar_chart(
-        "he saw that the old man in the park had a dog and a cat too .".split(),
+        words_of("he saw that the old man in the park had a dog and a cat too ."),
         {"local-m: softmax over p ± D": weights, "local-p: the same × Gaussian": weights * bell},
         "weight, for equal scores",
         f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",

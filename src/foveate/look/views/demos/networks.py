@@ -178,7 +178,7 @@ def _network(
         made.chain(f"{family} 1", states, CELL / 2, end - 149 - 10 * two, hue=2)
         if two:
             made.chain(f"{family} 2", middles, CELL / 2, end - 139, 1 - 2 * both, hue=1 + both)
-        if family == "lstm" and count > 1:
+        if family == "lstm":
             made.node("c", "c", (middles[:2].mean() - 20, end - 138, 40, 36), form="label")
         x = states[-count:][at]
         made.edge(f"{family} out", (x, end - 174), (x, lands + 22), hue=2, tag="")

@@ -51,9 +51,7 @@ def landscape() -> SceneDrawing:
         for row in range(len(values) - 1, -1, -1):  # from the front; what is behind is hidden
             line = np.interp(at, *projected(places, places[row], values[row]), np.nan, np.nan)
             seen, above = line < above, np.fmin(line, above)
-            seen = np.convolve(seen, [1, 1, 1], "same").astype(bool) & (
-                line < np.inf
-            )  # up to what hides
+            seen = (np.convolve(seen, [1, 1, 1], "same") > 0) & (line < np.inf)  # to what hides it
             for start, end in np.flatnonzero(np.diff(seen, prepend=False)).reshape(-1, 2).tolist():
                 if end > start + 1:
                     points = zip(left + at[start:end], above[start:end].round(1), strict=True)
@@ -274,10 +272,9 @@ def growth(
     """Draw published sizes of language models or speeds of a processor, and the largest leap."""
     chart = TABLES[of]
     years, values = chart["years"], chart["values"]
-    name, jump = chart["title"], int(np.diff(np.log(values)).argmax())
-    leap = np.full(len(years), np.nan)
-    leap[jump : jump + 2] = values[jump : jump + 2]
+    name, leap = chart["title"], int(np.diff(np.log(values)).argmax())
+    ends = [np.where(np.arange(len(years)) == leap + 1, v, np.nan) for v in values[leap : leap + 2]]
     drawn = line_chart(
-        years, {name: values, "the largest leap": leap}, "year", chart["up"], chart["title"], "y",
-        None, chart["names"], chart.get("marks"), chart["caption"])  # fmt: skip
+        years, {name: values}, "year", chart["up"], chart["title"], "y", {name: (ends[0], ends[1])},
+        chart["names"], chart.get("marks"), chart["caption"])  # fmt: skip
     return drawn.model_copy(update={"named": True, "joined": False, "ends": tuple(chart["ends"])})

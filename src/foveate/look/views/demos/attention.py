@@ -72,9 +72,8 @@ def lookup(
         if pages:
             cells, out = [*PAGES], PAGES[int(weights.argmax())]
         made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
-        made.column(
-            c, "result" if pages else "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag
-        )
+        head = "result" if pages else "Σ_i α_i v_i"
+        made.column(c, head, (1120, 60, 116, 500), [out], hue=3, tag=tag)
         for k, alpha in enumerate(alphas):
             made.link(f"e {k}", f"{α} {k}", tag=tag)
             made.node(f"by {number} {k}", "×", (890, 105 + 125 * k, 50, 35), form="label", tag=tag)
@@ -138,7 +137,7 @@ def local(
     weights = Softmax.Config().build()(torch.tensor(inside)).numpy()
     bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
     return bar_chart(
-        words_of("he saw that the old man in the park had a dog and a cat too ."),
+        words_of("the man saw an old dog in a hut by the sea and it ran off ."),
         {"local-m: softmax over p ± D": weights, "local-p: the same × Gaussian": weights * bell},
         "weight, for equal scores",
         f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
@@ -267,9 +266,8 @@ def parallel(length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5
     whole = model(text, None)
     rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
     made, pitch, each = SceneMaker(), 590 / length, [*range(length)]
-    for left, name, passes in (
-        (0.0, "training: 1 pass", [0] * length), (650.0, f"generation: {length} passes", each)
-    ):  # fmt: skip
+    kinds = {"training: 1 pass": [0] * length, f"generation: {length} passes": each}
+    for left, (name, passes) in zip((0.0, 650.0), kinds.items(), strict=True):
         made.node(name, name, (left, 0, 590, 44), form="label")
         middles = [left + pitch * (t + 0.5) for t in each]
         for t, hue in enumerate(passes):

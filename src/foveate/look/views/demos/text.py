@@ -83,9 +83,8 @@ class _TableSteps:
 def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watch, Hypothesis]:
     """Return what a beam search in a table does at each step, and its best output."""
     end, watch = len(model.tokens) - 1, Watch()
-    most = 2 * len(model.steps)
     fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
-    beam = Beam.Config.parse({**fields, "max_extra": most}).build()
+    beam = Beam.Config.parse({**fields, "max_extra": 2 * len(model.steps)}).build()
     batch = DecodingBatch([0], _TableSteps(model), [1])
     followed = Followed(beam.positions(batch, end, end))
     for position in followed:
@@ -256,9 +255,8 @@ def targets(
             box = 110 + 195.0 * k + 155 * (k == 4), 60.0, 180.0, 490.0
             made.column(head, head, box, cells, hue=5 if k == 4 else 0)
         made.column("x", "", (4, 60, 96, 490), ["x_1", "x_2", "x_3", "x_4"])
-        for t in range(4):
+        for t, so_far in enumerate(("x_1", "x_1 … x_2", "x_1 … x_3", "x_1 … x_4")):
             made.link(f"value {t}", f"next value {t}")
-            so_far = "x_1" if t == 0 else f"x_1 … x_{t + 1}"
             made.node(f"so far {t}", so_far, (884, 78 + 122.5 * t, 170, 40), form="label")
         for y in 60 + 122.5 * np.arange(1, 4):  # the value of a row is the next of the one above
             points = (785, y + 25), (785, y), (1140, y), (1140, y - 25)

@@ -53,9 +53,8 @@ def landscape() -> SceneDrawing:
             seen, above = line < above, np.fmin(line, above)
             seen = (np.convolve(seen, [1, 1, 1], "same") > 0) & (line < np.inf)  # to what hides it
             for start, end in np.flatnonzero(np.diff(seen, prepend=False)).reshape(-1, 2).tolist():
-                if end > start + 1:
-                    points = zip(left + at[start:end], above[start:end].round(1), strict=True)
-                    made.edge(f"{name} {row} {start}", *points, weight=0.03, hue=int(left == 0))
+                points = zip(left + at[start:end], above[start:end].round(1), strict=True)
+                made.edge(f"{name} {row} {start}", *points, weight=0.03, hue=int(left == 0))
         for text, *place in AROUND:
             across, down = map(float, projected(*place))
             box = (left + across - 50, down - 20, 100, 40)

@@ -354,9 +354,8 @@ def bag(texts: Texts = ()) -> SheetGrid | SceneDrawing:
         frames = [(float(k), 0.0, 1.0, float(len(counts.terms)))
                   for k, row in enumerate(rows) if rows.count(row) > 1]  # fmt: skip
         cells = [[str(count) for count in row] for row in rows if len(row) <= WRITTEN]
-        drawn = sheet("", table * 1.0, names, counts.terms,
-                      across="framed: same counts, other order",
-                      scale=ColorScale(label=" "), cells=cells)  # fmt: skip
+        labels, scale = "framed: same counts, other order", ColorScale(label=" ")
+        drawn = sheet("", table * 1.0, names, counts.terms, across=labels, scale=scale, cells=cells)
         return SheetGrid(
             sheets=[drawn.model_copy(update={"outlines": frames})], across=1,
             title="Texts as counts", caption="A text is a row of counts, whatever its word order.",

@@ -137,13 +137,13 @@ def local(
     weights = Softmax.Config().build()(torch.tensor(inside)).numpy()
     bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
     return bar_chart(
-        [str(s) for s in range(17)],
+        words_of("the man saw an old dog in a hut by the sea and it ran off ."),
         {"local-m: softmax over p ± D": weights, "local-p: the same × Gaussian": weights * bell},
         "weight, for equal scores",
         f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
         "The window keeps only nearby keys; the Gaussian makes the position p differentiable, and "
         "its weights sum to less than 1.",
-    ).model_copy(update={"across": "position s", "controls": Controls(
+    ).model_copy(update={"across": "word s, from 0", "controls": Controls(
         formula="local", data={"scores": Numbers.exact(scores)},
         sliders=[
             Slider.of("position", position, np.linspace(0, 16, 65), label="p, centre"),
@@ -168,8 +168,8 @@ def masks(
     assert causal is not None
     made, band, alone = SceneMaker(), HIGH / len(families), families == ("decoder",)
     for number, family in enumerate(families):
-        end = band * (number + 1) - 54 * alone  # of brackets
-        top = band * number + (80 if len(families) == 1 else 13)
+        end = band * (number + 1) - (54 if alone else 8)  # of brackets
+        top = band * number + (80 if len(families) == 1 else 20)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)
@@ -197,11 +197,11 @@ def masks(
             made.fan(f"{family} {kind}", middles, (end - 52, top + CELL), lines, hue=kind or 3)
         if family == "encoder-decoder":
             for side, at, hue in ("h", middles[is_x], 2), ("s", middles[~is_x], 3):
-                box = float(at[0]) - 39, top - 7, float(np.ptp(at)) + 78, 64.0
+                box = float(at[0]) - 42, top - 10, float(np.ptp(at)) + 84, 70.0
                 made.node(f"{family} {side} frame", "", box, form="frame", hue=hue)
-            x, u = middles[first - 1] + 39, middles[first] - 39
+            x, u = middles[first - 1] + 42, middles[first] - 42
             made.edge(f"{family} cross", (x, top + 25), (u, top + 25), hue=1)
-            below, lines_of = ((x + u) / 2 - 80, top + 60, 160.0, 66.0), ["cross-", "attention"]
+            below, lines_of = ((x + u) / 2 - 80, top + 32, 160.0, 66.0), ["cross-", "attention"]
             made.node(f"{family} cross", "", below, form="label", texts=lines_of)
     if families == ("decoder",):
         own = [f"h {t}" for t in range(len(read) - 1, count)] + ["word", "writes"]
@@ -266,9 +266,8 @@ def parallel(length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5
     whole = model(text, None)
     rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
     made, pitch, each = SceneMaker(), 590 / length, [*range(length)]
-    for left, name, passes in (
-        (0.0, "training: 1 pass", [0] * length), (650.0, f"generation: {length} passes", each)
-    ):  # fmt: skip
+    kinds = {"training: 1 pass": [0] * length, f"generation: {length} passes": each}
+    for left, (name, passes) in zip((0.0, 650.0), kinds.items(), strict=True):
         made.node(name, name, (left, 0, 590, 44), form="label")
         middles = [left + pitch * (t + 0.5) for t in each]
         for t, hue in enumerate(passes):
@@ -302,7 +301,7 @@ def weights(seed: Seed = 0) -> SceneDrawing:
     for kind, both in enumerate(([fixed, fixed], own)):
         for k, used in enumerate(both):
             name = f"{('W', 'W(X)')[kind]}, {('first', 'second')[k]} X"
-            left, own_hue = 84 + 290.0 * (2 * kind + k), np.full((length, length), 4.0 + kind)
+            left, own_hue = 84 + 290.0 * (2 * kind + k), np.full((length, length), (4.0, 1.0)[kind])
             own_hue[0] += 0.5  # row 1 is drawn over the others
             below, above = (written(each).tolist() for each in (x[k], used @ x[k]))
             outputs = ["\n".join((f"z_{t}", *row)) for t, row in enumerate(above, 1)]
@@ -312,7 +311,7 @@ def weights(seed: Seed = 0) -> SceneDrawing:
                 made.node(f"{name} α {s}", weight, (left + 90 * s, 512, 90, 44), form="label")
             lit += [f"{name} {part}" for part in ("out 0", "in", "title", "α")]
     made.node("row", "row 1:", (0, 512, 84, 44), form="label")
-    text = "Grey: the same weights W for both inputs X. Yellow: another W(X) for each input."
+    text = "Grey: the same weights W for both inputs X. Orange: another W(X) for each input."
     made.stop("weights", text, ["stream"], [*lit, "row"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)
 

@@ -378,11 +378,8 @@ def pixels(
 ) -> SceneDrawing:
     """Draw a picture as the tokens of a Vision Transformer, or as the patches of one glimpse."""
     torch.manual_seed(0)
-    picture, made = nine(), SceneMaker()
-    if part == "glimpses":
-        caption = _glimpse(made, picture, patch_size)
-    else:
-        caption = _patches(made, picture, patch_size)
+    made, draw = SceneMaker(), _glimpse if part == "glimpses" else _patches
+    caption = draw(made, nine(), patch_size)
     return made.drawing(f"A picture of {SIDE} × {SIDE} pixels", caption=caption)
 
 

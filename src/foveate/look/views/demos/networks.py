@@ -82,17 +82,18 @@ def attends(model: Encoder | Decoder, run: Callable[[], Tensor], draws: int = DR
 
 Family = Literal[
     "bag", "window", "elman", "lstm", "gpt", "local", "mamba", "bi-gru", "bert", "seq2seq",
-    "attention",
+    "attention", "bi-attention",
 ]  # fmt: skip
 FAMILIES: dict[Family, str] = TABLES["families"]
 SIZES = {"embedding_size": 620, "hidden_size": 1000}  # of both sides of RNNsearch
 READ: dict[str, str] = TABLES["models of papers"]
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
-TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
+ATTENDING = "attention", "bi-attention"  # translators with attention
+TRANSLATORS = {"seq2seq": "sutskever-2014"} | dict.fromkeys(ATTENDING, "bahdanau-2015")
 LOOKS = 6, 5, 3, 4, 2  # hues of the parts of a model
 Matrices = Counter[tuple[str, str]]  # their number by layer and shape
-CHAINED = "elman", "lstm", "mamba", "bi-gru", "seq2seq", "attention"  # from state to state
+CHAINED = "elman", "lstm", "mamba", "bi-gru", *TRANSLATORS  # from state to state
 
 
 def reached(family: Family, text: Tensor) -> Figures:
@@ -100,8 +101,9 @@ def reached(family: Family, text: Tensor) -> Figures:
     if family in TRANSLATORS:
         load_kinds()
         torch.manual_seed(1)
-        sides = {"num_layers": 1, **SMALL, **NARROW}
-        fields = {"kind": TRANSLATORS[family], "encoder": sides, "decoder": sides}
+        sides = {"num_layers": 1, "cell": "gru", **SMALL, **NARROW}
+        reads = {**sides, "bidirectional": family == "bi-attention"}
+        fields = {"kind": TRANSLATORS[family], "encoder": reads, "decoder": sides}
         pair = Model.Config.parse(fields).build(Tokens(100), Tokens(100)).eval()
         return influence(lambda: pair.decode(text, pair.encode(text)), pair.encoder.stem)
     if family == "bag":
@@ -143,12 +145,12 @@ def reach(
     rows = [row / row.max() for row in (of(family)[at, :count] for family in families)]
     least, room = int(np.argmin(rows[0])), WIDE - (440 if {*families} & {*TRANSLATORS} else 20)
     for number, (family, shares) in enumerate(zip(families, rows, strict=True)):
-        end = HIGH / len(families) * (number + 0.5) + 126
+        end = HIGH / len(families) * (number + 0.5) + 118
         middles = made.row(family, FAMILIES[family].split("\n"), words, end - 54, room, up=95)
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
         made.cells(family, middles, end - CELL, wide, texts, shares, hue=2)
-        box, measure = (0.0, end - 58, BESIDE - 10, 66.0), ["influence", f"on y_{at + 1}"]
+        box, measure = (0.0, end - 58, BESIDE - 10, 66.0), ["influence on", f"y_{at + 1} (max 1)"]
         made.node(f"{family} measure", "", box, form="label", texts=measure)
         half = max(wide, 15.0 * len(words[least])) / 2 + 7
         frame = middles[least] - half, end - 101, 2 * half, 107.0
@@ -164,7 +166,7 @@ def _network(
     made: SceneMaker, family: Family, middles: Floats, shares: Floats, at: int, end: float
 ) -> None:
     """Draw the states of a network over its words, and the ways from those to an output."""
-    x, lands, count, both = middles[at], end - 228, len(middles), family in ("bi-gru", "attention")
+    x, lands, count, both = middles[at], end - 228, len(middles), family[:2] == "bi"
     if family in CHAINED:
         after = np.linspace(WIDE - 370, WIDE - 44, count * (family in TRANSLATORS))
         states = np.append(middles, after)
@@ -172,18 +174,21 @@ def _network(
         made.cells(f"{family} state", states, end - 174, CELL, names, 0 * states, hue=2)
         for k, middle in enumerate(middles):
             made.edge(f"{family} in {k}", (middle, end - 102), (middle, end - 124))
-        made.chain(f"{family} 1", states, CELL / 2, end - 149 - 10 * both, hue=2)
-        if both:
-            made.chain(f"{family} −1", middles, CELL / 2, end - 139, -1, hue=2)
+        two = both or family == "lstm"  # chains: back, or of the cell
+        made.chain(f"{family} 1", states, CELL / 2, end - 149 - 10 * two, hue=2)
+        if two:
+            made.chain(f"{family} 2", middles, CELL / 2, end - 139, 1 - 2 * both, hue=1 + both)
+        if family == "lstm":
+            made.node("c", "c", (middles[:2].mean() - 20, end - 138, 40, 36), form="label")
         x = states[-count:][at]
         made.edge(f"{family} out", (x, end - 174), (x, lands + 22), hue=2, tag="")
-    if family not in CHAINED or family == "attention":
+    if family not in CHAINED or family in ATTENDING:
         foot = end - (174 if family in CHAINED else 102)
         for s in np.flatnonzero(shares).tolist():
             start, side = float(middles[s]), np.sign(middles[s] - x)  # of the output
             bends = (start, foot), (start, lands + 22 * (not side)), (x + 40 * side, lands)
             made.edge(f"{family} direct {s} {at}", *bends[: 3 if side else 2], hue=5, tag="")
-    if family == "attention":
+    if family in ATTENDING:
         made.node("α", f"α_{{{at + 1},i}}", (x - 145, lands + 2, 100, 40), form="label")
     made.node(f"{family} y", f"y_{at + 1}", (x - 40, lands - 22, 80, 44), hue=3, level=0.25)
 

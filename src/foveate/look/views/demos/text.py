@@ -83,9 +83,8 @@ class _TableSteps:
 def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watch, Hypothesis]:
     """Return what a beam search in a table does at each step, and its best output."""
     end, watch = len(model.tokens) - 1, Watch()
-    most = 2 * len(model.steps)
     fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
-    beam = Beam.Config.parse({**fields, "max_extra": most}).build()
+    beam = Beam.Config.parse({**fields, "max_extra": 2 * len(model.steps)}).build()
     batch = DecodingBatch([0], _TableSteps(model), [1])
     followed = Followed(beam.positions(batch, end, end))
     for position in followed:
@@ -256,9 +255,8 @@ def targets(
             box = 110 + 195.0 * k + 155 * (k == 4), 60.0, 180.0, 490.0
             made.column(head, head, box, cells, hue=5 if k == 4 else 0)
         made.column("x", "", (4, 60, 96, 490), ["x_1", "x_2", "x_3", "x_4"])
-        for t in range(4):
+        for t, so_far in enumerate(("x_1", "x_1 … x_2", "x_1 … x_3", "x_1 … x_4")):
             made.link(f"value {t}", f"next value {t}")
-            so_far = "x_1" if t == 0 else f"x_1 … x_{t + 1}"
             made.node(f"so far {t}", so_far, (884, 78 + 122.5 * t, 170, 40), form="label")
         for y in 60 + 122.5 * np.arange(1, 4):  # the value of a row is the next of the one above
             points = (785, y + 25), (785, y), (1140, y), (1140, y - 25)
@@ -270,10 +268,10 @@ def targets(
 def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
     """Draw a text as blocks, each word below what follows it, and what one of them is read for."""
     starts, pitch, text = range(0, len(words) - 1, size), (WIDE - 154) / size, ""
-    tall, gap = (230.0, 100.0) if len(starts) < 3 else (HIGH / len(starts) - 6, 6.0)
+    tall, gap = (216.0, 108.0) if len(starts) < 3 else ((HIGH - 14) / len(starts) - 6, 6.0)
     named = [f"u_{{{i}}} {word}" for i, word in enumerate(words, 1)]
     for number, k in enumerate(starts):
-        own, top = named[k : k + size + 1], (tall + gap) * number + 10
+        own, top = named[k : k + size + 1], (tall + gap) * number + 20
         low, half = top + tall - 70, top + tall / 2 - 10  # of the block, of the ways
         middles, at = 148 + pitch * (np.arange(len(own) - 1) + 0.5), min(3, len(own) - 2)
         made.node(f"frame {number}", "", (0, top - 10, WIDE, tall), form="group")
@@ -286,9 +284,10 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
             made.edge(f"reads {number} {s}", *bends, hue=1, tag="")
         if number and gap > CELL:
             x, y, says = middles[at], top - 10 - gap / 2, f"block {number} is not read"
-            made.edge(f"not {number}", (x, y - gap / 2), (x, y + gap / 2), hue=4)
-            made.node(f"not {number} ×", "×", (x - 18, y - 20, 36, 36), form="plus", hue=4)
-            made.node(says, says, (x + 24, y - 24, 420, 44), form="label", level=1)
+            last = 148 + pitch * (size - 0.5), y - gap / 2 - 10  # word of the block before
+            made.edge(f"not {number}", last, (last[0], y), (x + 20, y), hue=4)
+            made.node(f"not {number} ✕", "✕", (x - 18, y - 20, 36, 36), form="label")
+            made.node(says, says, (x - 330, y - 22, 300, 44), form="label")
         text = f"u_{{{k + at + 2}}} is predicted from u_{{{k + 1}}} … u_{{{k + at + 1}}}"
         text += f", not from block {number}" * (number > 0)
     return f"{text}."
@@ -355,9 +354,8 @@ def bag(texts: Texts = ()) -> SheetGrid | SceneDrawing:
         frames = [(float(k), 0.0, 1.0, float(len(counts.terms)))
                   for k, row in enumerate(rows) if rows.count(row) > 1]  # fmt: skip
         cells = [[str(count) for count in row] for row in rows if len(row) <= WRITTEN]
-        drawn = sheet("", table * 1.0, names, counts.terms,
-                      across="framed: same counts, other order",
-                      scale=ColorScale(label=" "), cells=cells)  # fmt: skip
+        labels, scale = "framed: same counts, other order", ColorScale(label=" ")
+        drawn = sheet("", table * 1.0, names, counts.terms, across=labels, scale=scale, cells=cells)
         return SheetGrid(
             sheets=[drawn.model_copy(update={"outlines": frames})], across=1,
             title="Texts as counts", caption="A text is a row of counts, whatever its word order.",

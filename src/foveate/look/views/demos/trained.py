@@ -50,11 +50,11 @@ def landscape() -> SceneDrawing:
         places, (x, y) = np.linspace(-1, 1, len(values)), map(float, projected(0, 0, -1))
         for row in range(len(values) - 1, -1, -1):  # from the front; what is behind is hidden
             line = np.interp(at, *projected(places, places[row], values[row]), np.nan, np.nan)
-            seen, above = line < above, np.fmin(above, line)
+            seen, above = line < above, np.fmin(line, above)
+            seen = (np.convolve(seen, [1, 1, 1], "same") > 0) & (line < np.inf)  # to what hides it
             for start, end in np.flatnonzero(np.diff(seen, prepend=False)).reshape(-1, 2).tolist():
-                if end > start + 1:
-                    points = zip(left + at[start:end], line[start:end].round(1), strict=True)
-                    made.edge(f"{name} {row} {start}", *points, weight=0.03, hue=int(left == 0))
+                points = zip(left + at[start:end], above[start:end].round(1), strict=True)
+                made.edge(f"{name} {row} {start}", *points, weight=0.03, hue=int(left == 0))
         for text, *place in AROUND:
             across, down = map(float, projected(*place))
             box = (left + across - 50, down - 20, 100, 40)
@@ -219,7 +219,7 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
 
 def learned(family: str, text: str) -> Floats:
     """Return how strongly each output of a trained network depends on each word, (T, S)."""
-    runs = {"elman": "lm-rnn", "attention": "rnn"}
+    runs = {"elman": "lm-rnn", "bi-attention": "rnn"}
     if family not in runs:
         raise ConfigError(f"no packaged {family}: choose {' or '.join(runs)}")
     model = (run := load(f"packaged/{runs[family]}")).model

@@ -109,11 +109,15 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             path.append(max({*range(count)} - {*path}, key=hop[at].__getitem__, default=at))
             flows, taken = shares[:, None] * hop, np.zeros_like(hop)
             shares, taken[at, path[-1]] = flows.sum(axis=0), flows[at, path[-1]]
+            others = np.where(np.arange(count) == path[-1], flows - taken, 0)
             made.fan(f"hop {layer}", middles, ends, flows, hue=Hue.LAYER)
+            if down == len(hops):
+                made.fan("other paths", middles, ends, others, hue=Hue.KEY)
             made.fan(f"path {layer}", middles, ends, taken, hue=Hue.QUERY)
-            x, y = middles[[at, path[-1]]].mean() - 128, sum(ends) / 2 - CELL / 2
-            text, name = f"× {hop[at, path[-1]]:.2f}", [f"layer {layer}", f"Ā_{layer}"]
-            made.node(f"factor {layer}", text, (x, y - 12, 116, CELL), form="label")
+            x, y = middles[[at, path[-1]]].mean(), sum(ends) / 2 - CELL / 2
+            text, name = [f"× {hop[at, path[-1]]:.2f}"], [f"layer {layer}", f"Ā_{layer}"]
+            box, orange = (x - 52, y, 104, CELL), {"hue": Hue.QUERY}
+            made.node(f"factor {layer}", "", box, texts=text, **orange)
             made.node(f"layer {layer}", "", (0, y - 12, 200, 76), form="label", texts=name)
         for k in range(count) if down else [query]:
             box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]

@@ -47,13 +47,12 @@ def ablation(
     [loss], record = drawn.sheets, passes[0].record()
     sharp = np.stack([record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost])
     worth, names, sheets = loss.values.array, [*lost], []
-    for of, which in (sharp, "the sharpest map"), (worth, "the map needed most"):
+    for of, which in (sharp, "sharpest"), (worth, "needed most"):
         layer, head = divmod(int(of.argmax()), of.shape[1])
-        title = f"{which}: log p falls by {worth[layer, head]:.2f} without it"
+        title = f"{which}: log p {-worth[layer, head]:+.2f} without it".replace("-", "−")
         values, (rows, columns) = record.drawn(names[layer])[head], record.axes(names[layer])
         sheets.append(sheet(title, values, rows, columns, "writes", "reads", SHARES))
-    caption = "log p lost per token, on average, if the head is silenced"
-    return SheetGrid(sheets=sheets, title="Sharp maps and the loss without them", caption=caption)
+    return SheetGrid(sheets=sheets, caption="mean change of log p per token without the head")
 
 
 @view(needs.gives_probabilities, needs.layered, silence=True)

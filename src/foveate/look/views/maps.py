@@ -112,20 +112,20 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             others = np.where(np.arange(count) == path[-1], flows - taken, 0)
             made.fan(f"hop {layer}", middles, ends, flows, hue=Hue.LAYER)
             if down == len(hops):
-                made.fan("other paths", middles, ends, others, hue=Hue.KEY)
+                made.fan("path of others", middles, ends, others, hue=Hue.KEY)
             made.fan(f"path {layer}", middles, ends, taken, hue=Hue.QUERY)
-            x, y = middles[[at, path[-1]]].mean(), sum(ends) / 2 - CELL / 2
+            x, y = np.array([middles[[at, path[-1]]], ends[::-1]]) @ [0.62, 0.38]
             text, name = [f"× {hop[at, path[-1]]:.2f}"], [f"layer {layer}", f"Ā_{layer}"]
-            box, orange = (x - 52, y, 104, CELL), {"hue": Hue.QUERY}
-            made.node(f"factor {layer}", "", box, texts=text, **orange)
-            made.node(f"layer {layer}", "", (0, y - 12, 200, 76), form="label", texts=name)
+            box = x - 52, y - CELL / 2, 104, CELL
+            made.node(f"factor {layer}", "", box, texts=text, hue=Hue.QUERY)
+            made.node(f"layer {layer}", "", (0, y - 38, 200, 76), form="label", texts=name)
         for k in range(count) if down else [query]:
             box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]
             fill = {"hue": Hue.QUERY, "level": 0.4} if k == path[-1] else {"hue": Hue.LAYER}
             made.node(f"row {down} {k}", "", box, texts=texts, **fill)
     factors = [hop[pair] for hop, pair in zip(hops, pairwise(path), strict=True)]
     text = f"{' ← '.join(words[k] for k in path)}: {' · '.join(f'{x:.2f}' for x in factors)}"
-    text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f}."
+    text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f} (others: blue)."
     made.node("row of R", "row of R", (0, HIGH - tall, 200, tall), form="label")
     made.stop("all", text, [], ["path", "row", "factor", "layer"])
     return made.drawing(f"The hops to “{words[query]}”", caption=text)

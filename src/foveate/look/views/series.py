@@ -149,7 +149,11 @@ def exposure(runs: Sequence[Run], split: str = "test") -> PanelGrid:
     if split == "test" and any(evaluated_split(run.task) == "valid" for run in runs):
         split = "valid"
     by_run = {run.path.name: place_errors(run, split) for run in runs}
-    across = "step after the start" if all("mse" in each.free for each in by_run.values()) else "position"
+    across = (
+        "step after the start"
+        if all("mse" in each.free for each in by_run.values())
+        else "position"
+    )
     longest = max(len(errors.counts) for errors in by_run.values())
     panels: dict[str, dict[str, Errors]] = {}
     for name, errors in by_run.items():

@@ -207,6 +207,7 @@ def growing(
     words, expected = source.split(), _words(reference)
     tokenizer = runs[0].need(TextToText, "read a text").tokenizers[0]
     read = [tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids]
+    read = " ".join(read).replace(" .", ".").split()
     given = {"source": words} | ({"read as": read} if SPECIALS[UNK] in read else {})
     given["reference"] = expected
     if len(runs) > 1:
@@ -228,19 +229,21 @@ def growing(
 def compared(given: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -> SceneDrawing:
     """Draw outputs below what is given, word by word; orange ones are not in the reference."""
     outputs, reference = [*written], given["reference"]
-    made, pitch = SceneMaker(), HIGH / (len(given) + len(outputs))
-    for number, (name, words) in enumerate([*given.items(), *outputs]):
-        right, titles = [word != SPECIALS[UNK] for word in words], wrap([name], 14)
+    made, rows, room = SceneMaker(), [*given.items(), *outputs], WIDE - BESIDE
+    pitch = HIGH / len(rows)
+    scale = room / max(sum(17.0 * len(word) + 40 for word in words) for _, words in rows)
+    for number, (name, words) in enumerate(rows):
+        right, titles = [True for _ in words], wrap([name], 14)
         if number >= len(given):
             right = [*map(bool, in_order(words, reference))]
             titles.append(f"{sum(right)} of {len(reference)} right")
-        y, room = pitch * (number + 0.5), WIDE - BESIDE
-        sizes = [17.0 * len(word) + 40 for word in words]
-        starts = BESIDE + np.cumsum([0, *sizes]) * room / max(room, sum(sizes))
+        y, sizes = pitch * (number + 0.5), [scale * (17.0 * len(word) + 40) for word in words]
+        starts = BESIDE + np.cumsum([0, *sizes])
         made.node(f"text {number}", "", (0, y - 48, BESIDE - 20, 96), form="label", texts=titles)
         for k, (word, good) in enumerate(zip(words, right, strict=True)):
             box = starts[k], y - 20, starts[k + 1] - starts[k] - 12, 40
             hue = Hue.LAYER if good else Hue.GRADIENT
+            hue = Hue.KEY if word == SPECIALS[UNK] else hue
             made.node(f"text {number} word {k}", word, box, hue=hue, level=0.25)
     return made.drawing(" ".join(given["source"]), caption="Orange: not in the reference.")
 

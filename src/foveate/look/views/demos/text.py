@@ -161,11 +161,15 @@ def chain() -> SceneDrawing:
         classes = {word: p} | ALTERNATIVES.get(word, {})
         classes["any other"] = 1 - sum(classes.values())
         for k, (name, chance) in enumerate(classes.items()):
-            box = pitch * t + 6, 92.0 * k + 18 * (k > 0), pitch - 12, 78.0
+            box = pitch * t + 6, 110.0 * k + 18 * (k > 0), pitch - 12, 90.0
             fill = {"hue": Hue.LAYER} if k else {"hue": Hue.QUERY, "level": 0.4}
             made.node(f"step {t} {k}", "", box, texts=[name, f"{chance:.3f}"], **fill)
-    total = f"product of the orange p {total_of([log(p) for p in SENTENCE.values()])}"
-    made.node("total", total, (0, HIGH - 60, WIDE, CELL), form="label")
+    product, surprise = total_of([log(p) for p in SENTENCE.values()]).split("; ")
+    box, texts = (
+        (pitch, HIGH - 96, WIDE - pitch, 90),
+        [f"product of the orange p {product}", surprise],
+    )
+    made.node("total", "", box, form="label", texts=texts)
     caption = "Every step is a classification: one class per word of the vocabulary."
     return made.drawing(f"p of the sentence: {prod(SENTENCE.values()):.2g}", caption=caption)
 

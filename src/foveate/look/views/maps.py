@@ -111,13 +111,12 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             shares, taken[at, path[-1]] = flows.sum(axis=0), flows[at, path[-1]]
             others = np.where(np.arange(count) == path[-1], flows - taken, 0)
             made.fan(f"hop {layer}", middles, ends, flows, hue=Hue.LAYER)
-            if down == len(hops):
-                made.fan("path of others", middles, ends, others, hue=Hue.KEY)
+            made.fan(f"path of others {layer}", middles, ends, others, hue=Hue.KEY)
             made.fan(f"path {layer}", middles, ends, taken, hue=Hue.QUERY)
             x, y = np.array([middles[[at, path[-1]]], ends[::-1]]) @ [0.62, 0.38]
-            text, name = [f"× {hop[at, path[-1]]:.2f}"], [f"layer {layer}", f"Ā_{layer}"]
-            box = x - 52, y - CELL / 2, 104, CELL
-            made.node(f"factor {layer}", "", box, texts=text, hue=Hue.QUERY)
+            factor, name = [f"× {hop[at, path[-1]]:.2f}"], [f"layer {layer}", f"Ā_{layer}"]
+            place = x - 52, y - CELL / 2, 104, CELL
+            made.node(f"factor {layer}", "", place, texts=factor, hue=Hue.QUERY)
             made.node(f"layer {layer}", "", (0, y - 38, 200, 76), form="label", texts=name)
         for k in range(count) if down else [query]:
             box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]

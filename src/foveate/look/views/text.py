@@ -18,7 +18,7 @@ from foveate.decode.search import Search
 from foveate.decode.watch import alternatives
 from foveate.look.draw.charts import PanelGrid, line_chart
 from foveate.look.draw.colors import Hue
-from foveate.look.draw.lanes import LanesDrawing
+from foveate.look.draw.lanes import LanesDrawing, Node
 from foveate.look.draw.parts import Cell, visible
 from foveate.look.draw.scene import BESIDE, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.terminal import wrap
@@ -63,7 +63,18 @@ def beam(
     if isinstance(search, Beam) and search.config.length_penalty:
         offset, alpha = search.config.length_offset, search.config.length_penalty
         divided = f" ÷ (({offset:g} + n) / {offset + 1:g})^{alpha:g} for n tokens"
-    return drawn.model_copy(update={"scored": f"log p{divided}"})
+    steps = [*likely(drawn.steps, {*drawn.best, *drawn.greedy})]
+    return drawn.model_copy(update={"scored": f"log p{divided}", "steps": steps})
+
+
+def likely(steps: Iterable[Sequence[Node]], known: set[int]) -> Iterator[list[Node]]:
+    """Yield the nodes of each step that have 1 % of the p of its best, and those ``known``."""
+    ids: set[int | None] = {None, *known}
+    for step in steps:
+        least = max(node.log_p for node in step) + math.log(0.01)
+        kept = [n for n in step if n.id in known or (n.parent in ids and n.log_p > least)]
+        ids |= {node.id for node in kept}
+        yield kept
 
 
 @view(needs.translates, silence=True)
@@ -206,8 +217,8 @@ def growing(
     source, reference = referenced(runs[0], text, target, split)
     words, expected = source.split(), _words(reference)
     tokenizer = runs[0].need(TextToText, "read a text").tokenizers[0]
-    read = [tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids]
-    read = " ".join(read).replace(" .", ".").split()
+    pieces = [tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids]
+    read = " ".join(pieces).replace(" .", ".").split()
     given = {"source": words} | ({"read as": read} if SPECIALS[UNK] in read else {})
     given["reference"] = expected
     if len(runs) > 1:
@@ -229,21 +240,19 @@ def growing(
 def compared(given: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -> SceneDrawing:
     """Draw outputs below what is given, word by word; orange ones are not in the reference."""
     outputs, reference = [*written], given["reference"]
-    made, rows, room = SceneMaker(), [*given.items(), *outputs], WIDE - BESIDE
-    pitch = HIGH / len(rows)
-    scale = room / max(sum(17.0 * len(word) + 40 for word in words) for _, words in rows)
+    made, rows = SceneMaker(), [*given.items(), *outputs]
+    sizes = [[17.0 * len(word) + 40 for word in words] for _, words in rows]
+    pitch, scale = HIGH / len(rows), (WIDE - BESIDE) / max(map(sum, sizes))
     for number, (name, words) in enumerate(rows):
-        right, titles = [True for _ in words], wrap([name], 14)
+        right, titles = [True] * len(words), wrap([name], 14)
         if number >= len(given):
             right = [*map(bool, in_order(words, reference))]
             titles.append(f"{sum(right)} of {len(reference)} right")
-        y, sizes = pitch * (number + 0.5), [scale * (17.0 * len(word) + 40) for word in words]
-        starts = BESIDE + np.cumsum([0, *sizes])
+        y, starts = pitch * (number + 0.5), BESIDE + scale * np.cumsum([0, *sizes[number]])
         made.node(f"text {number}", "", (0, y - 48, BESIDE - 20, 96), form="label", texts=titles)
         for k, (word, good) in enumerate(zip(words, right, strict=True)):
             box = starts[k], y - 20, starts[k + 1] - starts[k] - 12, 40
-            hue = Hue.LAYER if good else Hue.GRADIENT
-            hue = Hue.KEY if word == SPECIALS[UNK] else hue
+            hue = Hue.KEY if word == SPECIALS[UNK] else Hue.LAYER if good else Hue.GRADIENT
             made.node(f"text {number} word {k}", word, box, hue=hue, level=0.25)
     return made.drawing(" ".join(given["source"]), caption="Orange: not in the reference.")
 

@@ -165,10 +165,7 @@ def chain() -> SceneDrawing:
             fill = {"hue": Hue.LAYER} if k else {"hue": Hue.QUERY, "level": 0.4}
             made.node(f"step {t} {k}", "", box, texts=[name, f"{chance:.3f}"], **fill)
     product, surprise = total_of([log(p) for p in SENTENCE.values()]).split("; ")
-    box, texts = (
-        (pitch, HIGH - 96, WIDE - pitch, 90),
-        [f"product of the orange p {product}", surprise],
-    )
+    texts, box = [f"product of the orange p {product}", surprise], (pitch, 464, WIDE - pitch, 90)
     made.node("total", "", box, form="label", texts=texts)
     caption = "Every step is a classification: one class per word of the vocabulary."
     return made.drawing(f"p of the sentence: {prod(SENTENCE.values()):.2g}", caption=caption)

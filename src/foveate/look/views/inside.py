@@ -49,7 +49,7 @@ def ablation(
     worth, names, sheets = loss.values.array, [*lost], []
     for of, which in (sharp, "sharpest"), (worth, "needed most"):
         layer, head = divmod(int(of.argmax()), of.shape[1])
-        title = f"{which}: log p {-worth[layer, head]:+.2f} without it".replace("-", "−")
+        title = f"{which}: log p {-worth[layer, head]:+.2f}".replace("-", "−")
         values, (rows, columns) = record.drawn(names[layer])[head], record.axes(names[layer])
         sheets.append(sheet(title, values, rows, columns, "writes", "reads", SHARES))
     return SheetGrid(sheets=sheets, caption="mean change of log p per token without the head")

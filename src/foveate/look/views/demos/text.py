@@ -159,13 +159,16 @@ def chain() -> SceneDrawing:
     made, pitch = SceneMaker(), WIDE / len(SENTENCE)
     for t, (word, p) in enumerate(SENTENCE.items()):
         classes = {word: p} | ALTERNATIVES.get(word, {})
-        classes["any other"] = 1 - sum(classes.values())
+        classes["others"] = 1 - sum(classes.values())
         for k, (name, chance) in enumerate(classes.items()):
             box = pitch * t + 6, 110.0 * k + 18 * (k > 0), pitch - 12, 90.0
             fill = {"hue": Hue.LAYER} if k else {"hue": Hue.QUERY, "level": 0.4}
             made.node(f"step {t} {k}", "", box, texts=[name, f"{chance:.3f}"], **fill)
     product, surprise = total_of([log(p) for p in SENTENCE.values()]).split("; ")
-    texts, box = [f"product of the orange p {product}", surprise], (pitch, 464, WIDE - pitch, 90)
+    texts, box = (
+        [f"product of the orange p {product}", surprise],
+        (pitch + 20, 464, WIDE - pitch - 26, 90),
+    )
     made.node("total", "", box, form="label", texts=texts)
     caption = "Every step is a classification: one class per word of the vocabulary."
     return made.drawing(f"p of the sentence: {prod(SENTENCE.values()):.2g}", caption=caption)

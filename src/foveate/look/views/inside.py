@@ -37,8 +37,7 @@ def ablation(
     run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
     block: str | None = None,
 ) -> SheetGrid:  # fmt: skip
-    """Draw the effect of silencing each head; for one block, its sharpest map and the one that the
-    model needs most."""
+    """Draw the effect of silencing each head; for one block, the sharpest map and the most needed."""
     passes = [ready(run, text, target, image)]
     lost = perturbations.importance(passes, block or everywhere)
     drawn = analyses.importances(lost, passes, run.path.name)

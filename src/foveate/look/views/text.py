@@ -18,7 +18,7 @@ from foveate.decode.search import Search
 from foveate.decode.watch import alternatives
 from foveate.look.draw.charts import PanelGrid, line_chart
 from foveate.look.draw.colors import Hue
-from foveate.look.draw.lanes import LanesDrawing, Node
+from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.parts import Cell, visible
 from foveate.look.draw.scene import BESIDE, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.terminal import wrap
@@ -34,6 +34,7 @@ from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer
 from foveate.tasks.text_to_text import TextToText
 
 MOST_ADDED = 40  # tokens that a language model adds in a drawing
+LEAST = 0.02  # of the answer's p, below which a prefix is not drawn
 WIDTH = 4  # beams in a drawing, if neither run nor question gives a number
 Texts = Sequence[str]
 ENDS = (10, 20, 30, 40, 50)  # words; the last group has all longer texts
@@ -63,18 +64,9 @@ def beam(
     if isinstance(search, Beam) and search.config.length_penalty:
         offset, alpha = search.config.length_offset, search.config.length_penalty
         divided = f" ÷ (({offset:g} + n) / {offset + 1:g})^{alpha:g} for n tokens"
-    steps = [*likely(drawn.steps, {*drawn.best, *drawn.greedy})]
+    known, least = {*drawn.best, *drawn.greedy}, outputs[0].log_p + math.log(LEAST)
+    steps = [[n for n in step if n.id in known or n.log_p > least] for step in drawn.steps]
     return drawn.model_copy(update={"scored": f"log p{divided}", "steps": steps})
-
-
-def likely(steps: Iterable[Sequence[Node]], known: set[int]) -> Iterator[list[Node]]:
-    """Yield the nodes of each step that have 1 % of the p of its best, and those ``known``."""
-    ids: set[int | None] = {None, *known}
-    for step in steps:
-        least = max(node.log_p for node in step) + math.log(0.01)
-        kept = [n for n in step if n.id in known or (n.parent in ids and n.log_p > least)]
-        ids |= {node.id for node in kept}
-        yield kept
 
 
 @view(needs.translates, silence=True)

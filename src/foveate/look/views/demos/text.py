@@ -184,16 +184,14 @@ def em(
     pairs = [(source.split(), target.split()) for source, target in texts[: 2 if hard else 3]]
     corpus = EMTraining(pairs)
     model = Model1(Model1.Config())
-    model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
-    numbers = corpus.numbers
-    corpus.lexicon.probability[:-1] = 1 / len(numbers.target)  # every word f alike
+    numbers, lexicon = model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
+    lexicon.probability[:-1] = 1 / len(numbers.target)  # every word f alike
     shown, drawn = sorted({0, 1, min(5, iterations), iterations}), []
     for iteration in range(iterations + 1):
         if iteration in shown:
             empty = np.nan if iteration else 1 / len(numbers.target)  # never in one pair
             table = np.full((len(numbers.source) + 1, len(numbers.target)), empty)
-            keys = corpus.lexicon.keys
-            table[keys // numbers.width, keys % numbers.width] = corpus.lexicon.probability[:-1]
+            table[np.divmod(lexicon.keys, numbers.width)] = lexicon.probability[:-1]
             title, names = f"iteration {iteration}", ["NULL", *numbers.source]
             drawn.append(sheet(title, table, names, [*numbers.target], scale=SHARES, written=True))
         corpus.step(model)

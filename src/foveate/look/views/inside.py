@@ -37,7 +37,7 @@ def ablation(
     run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
     block: str | None = None,
 ) -> SheetGrid:  # fmt: skip
-    """Draw the effect of silencing each head; for one block, the sharpest map and the most needed."""
+    """Draw the effect of silencing each head; for one block, two of its maps."""
     passes = [ready(run, text, target, image)]
     lost = perturbations.importance(passes, block or everywhere)
     drawn = analyses.importances(lost, passes, run.path.name)

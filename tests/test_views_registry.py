@@ -373,9 +373,12 @@ def test_flow_is_drawn_over_the_words(run: Run, name: str, method: Any) -> None:
 def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
     lost, record = importance([forced(run)], "cross_attention"), forced(run).record()
     arrays = draw("ablation", run, **ASKED, block="cross_attention").arrays()
-    assert np.array_equal(arrays["loss"], np.stack(list(lost.values())).flatten())
-    largest = [record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost]
-    assert np.array_equal(arrays["x"], np.stack(largest).flatten())
+    worth = np.stack([*lost.values()])
+    largest = np.stack([record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost])
+    for (title, values), of in zip(arrays.items(), (largest, worth), strict=True):
+        layer, head = np.unravel_index(of.argmax(), of.shape)
+        assert np.array_equal(values, record.drawn([*lost][layer])[head])
+        assert f"{abs(worth[layer, head]):.2f}" in title
     result = draw("lens", run, **ASKED).arrays()
     assert np.array_equal(result["p"], lens(forced(run)).values.array)
     assert result["produced"].tolist() == ["B", "A", "</s>"]

@@ -147,6 +147,7 @@ def importances(
     for name, figures in lost.items():
         blocks.setdefault(block_of(name), []).append(figures)
     most = max((float(np.abs(figures).max()) for figures in lost.values()), default=0.0)
+    scale = ColorScale(-most, most, " ")
     count, sheets = sum(len(forced.produced) for forced in passes), []
     lost_is, caption = "change of the forecast without each head", f"mean of {count} steps"
     if passes[0].score_name == "log p":
@@ -156,14 +157,10 @@ def importances(
         values = np.full((len(layers), max(map(len, layers))), np.nan)
         for row, figures in zip(values, layers, strict=True):
             row[: len(figures)] = figures
-        sheets.append(
-            sheet(
-                spaced(block), values, across=lost_is,
-                rows=[f"layer {n}" for n in range(len(layers))],
-                columns=[f"head {n}" for n in range(values.shape[1])],
-                scale=ColorScale(-most, most, " "), aspect=0.6, written=True,
-            )
-        )  # fmt: skip
+        rows = [f"layer {n}" for n in range(len(layers))]
+        columns = [f"head {n}" for n in range(values.shape[1])]
+        drawn = sheet(spaced(block), values, rows, columns, "", lost_is, scale, 0.6, written=True)
+        sheets.append(drawn)
     return SheetGrid(sheets=sheets, title=f"{title}: {lost_is}", caption=caption)
 
 

@@ -101,9 +101,7 @@ class LanesDrawing(Drawing):
         lines = [self.title] if self.title else []
         for number, step in enumerate(self.steps):
             cells = "  ".join(_lane_cell(node, node.id in self.best) for node in step)
-            line = f"{number + 1:>3}  {cells}"
-            most = width or 100
-            lines.append(line if len(line) <= most else line[: most - 1] + "…")
+            lines.append(cut(f"{number + 1:>3}  {cells}", width or 100))
         caption = [] if self.caption == LANES_CAPTION else [self.caption_in(width)]
         return "\n".join([*lines, "[…] the answer, ■ has ended, × was dropped; scores", *caption])
 

@@ -14,13 +14,12 @@ import foveate.look.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
-from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.charts import LinesDrawing
 from foveate.look.draw.scene import SceneDrawing
-from foveate.look.draw.sheets import LensDrawing, SheetGrid, sheet
+from foveate.look.draw.sheets import SHARES, LensDrawing, SheetGrid, sheet
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.patching import restored, shared, streams
-from foveate.look.records import block_of, spaced
 from foveate.look.relevance import Embedded
 from foveate.look.stages import Gates, backwards, called, gates_of, over_steps, stages_by_name
 from foveate.look.views import view
@@ -37,8 +36,8 @@ LONGEST = 1000  # tokens of a text whose gradients are drawn
 def ablation(
     run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
     block: str | None = None,
-) -> SheetGrid | LinesDrawing:  # fmt: skip
-    """Draw the effect of silencing each head; for one block, against how sharp its maps are."""
+) -> SheetGrid:  # fmt: skip
+    """Draw the effect of silencing each head; for one block, two of its maps."""
     passes = [ready(run, text, target, image)]
     lost = perturbations.importance(passes, block or everywhere)
     drawn = analyses.importances(lost, passes, run.path.name)
@@ -46,18 +45,13 @@ def ablation(
         return drawn
     [loss], record = drawn.sheets, passes[0].record()
     sharp = np.stack([record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost])
-    worth, ends = loss.values.array, (float(np.floor(20 * sharp.min()) / 20), 1.0)
-    labels = [f"L{layer}H{head}" for layer, head in np.ndindex(worth.shape)]
-    for of, text in (worth, "worth the most"), (sharp, "the sharpest, worth"):
-        at = int(of.argmax())
-        labels[at] += f": {text} {worth.flat[at]:.2f}"
-    told = np.where([":" in label for label in labels], worth.flatten(), np.nan)
-    return line_chart(
-        sharp.flatten(), {"loss": worth.flatten(), "named": told},
-        f"sharpness of a map of {spaced(block_of(next(iter(lost))))}: mean of the largest α",
-        "worth: log p lost per token without the head", "Sharp maps and the loss without them",
-        labels=labels, caption="L0H1 is head 1 of layer 0.", faint="loss",
-    ).model_copy(update={"named": True, "joined": False, "ends": ends})  # fmt: skip
+    worth, names, sheets = loss.values.array, [*lost], []
+    for of, which in (sharp, "sharpest"), (worth, "needed most"):
+        layer, head = divmod(int(of.argmax()), of.shape[1])
+        title = f"{which}: log p {-worth[layer, head]:+.2f}".replace("-", "−")
+        values, (rows, columns) = record.drawn(names[layer])[head], record.axes(names[layer])
+        sheets.append(sheet(title, values, rows, columns, "writes", "reads", SHARES))
+    return SheetGrid(sheets=sheets, caption="mean change of log p per token without the head")
 
 
 @view(needs.gives_probabilities, needs.layered, silence=True)

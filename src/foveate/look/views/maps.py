@@ -109,19 +109,22 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             path.append(max({*range(count)} - {*path}, key=hop[at].__getitem__, default=at))
             flows, taken = shares[:, None] * hop, np.zeros_like(hop)
             shares, taken[at, path[-1]] = flows.sum(axis=0), flows[at, path[-1]]
+            others = np.where(np.arange(count) == path[-1], flows - taken, 0)
             made.fan(f"hop {layer}", middles, ends, flows, hue=Hue.LAYER)
+            made.fan(f"path of others {layer}", middles, ends, others, hue=Hue.KEY)
             made.fan(f"path {layer}", middles, ends, taken, hue=Hue.QUERY)
-            x, y = middles[[at, path[-1]]].mean() - 128, sum(ends) / 2 - CELL / 2
-            text, name = f"× {hop[at, path[-1]]:.2f}", [f"layer {layer}", f"Ā_{layer}"]
-            made.node(f"factor {layer}", text, (x, y - 12, 116, CELL), form="label")
-            made.node(f"layer {layer}", "", (0, y - 12, 200, 76), form="label", texts=name)
+            x, y = np.array([middles[[at, path[-1]]], ends[::-1]]) @ [0.62, 0.38]
+            factor, name = [f"× {hop[at, path[-1]]:.2f}"], [f"layer {layer}", f"Ā_{layer}"]
+            place = x - 52, y - CELL / 2, 104, CELL
+            made.node(f"factor {layer}", "", place, texts=factor, hue=Hue.QUERY)
+            made.node(f"layer {layer}", "", (0, y - 38, 200, 76), form="label", texts=name)
         for k in range(count) if down else [query]:
             box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]
             fill = {"hue": Hue.QUERY, "level": 0.4} if k == path[-1] else {"hue": Hue.LAYER}
             made.node(f"row {down} {k}", "", box, texts=texts, **fill)
     factors = [hop[pair] for hop, pair in zip(hops, pairwise(path), strict=True)]
     text = f"{' ← '.join(words[k] for k in path)}: {' · '.join(f'{x:.2f}' for x in factors)}"
-    text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f}."
+    text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f} (others: blue)."
     made.node("row of R", "row of R", (0, HIGH - tall, 200, tall), form="label")
     made.stop("all", text, [], ["path", "row", "factor", "layer"])
     return made.drawing(f"The hops to “{words[query]}”", caption=text)

@@ -149,7 +149,9 @@ def exposure(runs: Sequence[Run], split: str = "test") -> PanelGrid:
     if split == "test" and any(evaluated_split(run.task) == "valid" for run in runs):
         split = "valid"
     by_run = {run.path.name: place_errors(run, split) for run in runs}
-    across = "steps ahead" if all("mse" in each.free for each in by_run.values()) else "position"
+    is_series = all("mse" in each.free for each in by_run.values())
+    across = "step after the start" if is_series else "position"
+    labels = [str(n) for n in range(1, 1 + max(len(each.counts) for each in by_run.values()))]
     panels: dict[str, dict[str, Errors]] = {}
     for name, errors in by_run.items():
         enough = errors.counts >= min(FEWEST, errors.counts.max())
@@ -159,6 +161,6 @@ def exposure(runs: Sequence[Run], split: str = "test") -> PanelGrid:
             for figure, values in figures.items():
                 panels.setdefault(NAMES[figure], {})[label] = np.where(enough, values, np.nan)
     return PanelGrid(
-        panels=[line_chart(None, lines, across, figure) for figure, lines in panels.items()],
+        panels=[line_chart(None, y, across, up, labels=labels) for up, y in panels.items()],
         title=f"Exposure bias, {split}",
     )

@@ -34,6 +34,7 @@ from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer
 from foveate.tasks.text_to_text import TextToText
 
 MOST_ADDED = 40  # tokens that a language model adds in a drawing
+LEAST = 0.02  # of the answer's p, below which a prefix is not drawn
 WIDTH = 4  # beams in a drawing, if neither run nor question gives a number
 Texts = Sequence[str]
 ENDS = (10, 20, 30, 40, 50)  # words; the last group has all longer texts
@@ -63,7 +64,9 @@ def beam(
     if isinstance(search, Beam) and search.config.length_penalty:
         offset, alpha = search.config.length_offset, search.config.length_penalty
         divided = f" ÷ (({offset:g} + n) / {offset + 1:g})^{alpha:g} for n tokens"
-    return drawn.model_copy(update={"scored": f"log p{divided}"})
+    known, least = {*drawn.best, *drawn.greedy}, outputs[0].log_p + math.log(LEAST)
+    steps = [[n for n in step if n.id in known or n.log_p > least] for step in drawn.steps]
+    return drawn.model_copy(update={"scored": f"log p{divided}", "steps": steps})
 
 
 @view(needs.translates, silence=True)
@@ -206,7 +209,8 @@ def growing(
     source, reference = referenced(runs[0], text, target, split)
     words, expected = source.split(), _words(reference)
     tokenizer = runs[0].need(TextToText, "read a text").tokenizers[0]
-    read = [tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids]
+    pieces = [tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids]
+    read = " ".join(pieces).replace(" .", ".").split()
     given = {"source": words} | ({"read as": read} if SPECIALS[UNK] in read else {})
     given["reference"] = expected
     if len(runs) > 1:
@@ -228,19 +232,19 @@ def growing(
 def compared(given: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -> SceneDrawing:
     """Draw outputs below what is given, word by word; orange ones are not in the reference."""
     outputs, reference = [*written], given["reference"]
-    made, pitch = SceneMaker(), HIGH / (len(given) + len(outputs))
-    for number, (name, words) in enumerate([*given.items(), *outputs]):
-        right, titles = [word != SPECIALS[UNK] for word in words], wrap([name], 14)
+    made, rows = SceneMaker(), [*given.items(), *outputs]
+    sizes = [[17.0 * len(word) + 40 for word in words] for _, words in rows]
+    pitch, scale = HIGH / len(rows), (WIDE - BESIDE) / max(map(sum, sizes))
+    for number, (name, words) in enumerate(rows):
+        right, titles = [True] * len(words), wrap([name], 14)
         if number >= len(given):
             right = [*map(bool, in_order(words, reference))]
             titles.append(f"{sum(right)} of {len(reference)} right")
-        y, room = pitch * (number + 0.5), WIDE - BESIDE
-        sizes = [17.0 * len(word) + 40 for word in words]
-        starts = BESIDE + np.cumsum([0, *sizes]) * room / max(room, sum(sizes))
+        y, starts = pitch * (number + 0.5), BESIDE + scale * np.cumsum([0, *sizes[number]])
         made.node(f"text {number}", "", (0, y - 48, BESIDE - 20, 96), form="label", texts=titles)
         for k, (word, good) in enumerate(zip(words, right, strict=True)):
             box = starts[k], y - 20, starts[k + 1] - starts[k] - 12, 40
-            hue = Hue.LAYER if good else Hue.GRADIENT
+            hue = Hue.KEY if word == SPECIALS[UNK] else Hue.LAYER if good else Hue.GRADIENT
             made.node(f"text {number} word {k}", word, box, hue=hue, level=0.25)
     return made.drawing(" ".join(given["source"]), caption="Orange: not in the reference.")
 

@@ -23,11 +23,12 @@ from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Followed
 from foveate.decode.watch import PartialHypothesis, Watch
 from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
-from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
+from foveate.look.draw.texts import TableDrawing, total_of
 from foveate.look.views.demos import TABLES, demo
 from foveate.look.views.demos.networks import NARROW, SMALL
 from foveate.models.classic import BagEncoder
@@ -152,23 +153,24 @@ ALTERNATIVES: dict[str, dict[str, float]] = TABLES["alternatives"]
 
 
 @demo
-def chain() -> WordsDrawing:
-    """Draw log p(w_1 … w_n) = Σ_i log p(w_i | w_1 … w_{i−1})."""
-    drawn, product = [], prod(SENTENCE.values())
-    for word, p in SENTENCE.items():
-        others = ALTERNATIVES.get(word, {}).items()
-        ranked = sorted([*others, (word, p)], key=lambda pair: -pair[1]) if others else []
-        ranked += [("any other", 1 - sum(chance for _, chance in ranked))] * bool(others)
-        choices = [Choice(text=name, p=chance) for name, chance in ranked]
-        drawn.append(Word(text=word, value=p, alternatives=choices))
-    surprise = -log(product) / len(drawn)
-    return WordsDrawing(
-        words=drawn, most=0.4, title=f"p of the sentence: {product:.2g}",
-        legend="p of each word; below, what else might have been next",
-        total=total_of([log(each.value or 1) for each in drawn]),
-        caption="Every step is a classification over the vocabulary; cross-entropy "
-        f"{surprise:.2f} nats per word, perplexity {np.exp(surprise):.0f}.",
-    )  # fmt: skip
+def chain() -> SceneDrawing:
+    """Draw p(w_1 … w_n) = Π_i p(w_i | w_1 … w_{i−1}): each word above others that might follow."""
+    made, pitch = SceneMaker(), WIDE / len(SENTENCE)
+    for t, (word, p) in enumerate(SENTENCE.items()):
+        classes = {word: p} | ALTERNATIVES.get(word, {})
+        classes["others"] = 1 - sum(classes.values())
+        for k, (name, chance) in enumerate(classes.items()):
+            box = pitch * t + 6, 110.0 * k + 18 * (k > 0), pitch - 12, 90.0
+            fill = {"hue": Hue.LAYER} if k else {"hue": Hue.QUERY, "level": 0.4}
+            made.node(f"step {t} {k}", "", box, texts=[name, f"{chance:.3f}"], **fill)
+    product, surprise = total_of([log(p) for p in SENTENCE.values()]).split("; ")
+    texts, box = (
+        [f"product of the orange p {product}", surprise],
+        (pitch + 20, 464, WIDE - pitch - 26, 90),
+    )
+    made.node("total", "", box, form="label", texts=texts)
+    caption = "Every step is a classification: one class per word of the vocabulary."
+    return made.drawing(f"p of the sentence: {prod(SENTENCE.values()):.2g}", caption=caption)
 
 
 @demo
@@ -181,16 +183,15 @@ def em(
     pairs = [(source.split(), target.split()) for source, target in texts[: 2 if hard else 3]]
     corpus = EMTraining(pairs)
     model = Model1(Model1.Config())
-    model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
-    numbers, keys = corpus.numbers, corpus.lexicon.keys
+    numbers, lexicon = model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
     alike = 1 / len(numbers.target)  # every word f
-    corpus.lexicon.probability[:-1] = np.where(hard & (keys < numbers.width), 0, alike)  # no NULL
+    lexicon.probability[:-1] = np.where(hard & (lexicon.keys < numbers.width), 0, alike)  # no NULL
     shown, drawn = sorted({0, 1, min(5, iterations), iterations}), []
     for iteration in range(iterations + 1):
         if iteration in shown:
             empty = np.nan if iteration else alike  # never in one pair
             table = np.full((len(numbers.source) + 1, len(numbers.target)), empty)
-            table[keys // numbers.width, keys % numbers.width] = corpus.lexicon.probability[:-1]
+            table[np.divmod(lexicon.keys, numbers.width)] = lexicon.probability[:-1]
             title, names = f"iteration {iteration}", ["NULL", *numbers.source]
             drawn.append(sheet(title, table, names, [*numbers.target], scale=SHARES, written=True))
         corpus.step(model)

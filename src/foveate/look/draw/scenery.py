@@ -28,7 +28,7 @@ Blocks = Sequence[ModelBlock]
 MOST = 12  # positions of a part that are drawn
 WORDS, STEM, LAYERS, OUTPUT = 484.0, 434.0, 416.0, 62.0  # tops of rows, but bottom of the layers
 HEAD = 36.0  # of the box of layers, its heading
-SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
+SIDE, ALONE = 570.0, 1090.0  # width of one of two parts, and of one alone
 SUMS, STREAM, NORMED = 66.0, 110.0, 258.0  # from the left of a part to layers, stream and blocks
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 8  # smaller weights are not drawn; keys beside a query in numbers
@@ -115,7 +115,6 @@ class _Scene(SceneMaker):
         wide = SIDE if len(sides) > 1 else ALONE
         for number, part in enumerate(sides):
             rest, cells = last if part is sides[-1] else [], [b for b in part.blocks if b.steps]
-            wide = 0.88 * WIDE if cells and len(sides) == 1 else wide
             left = 20 + (SIDE + 60) * number if len(sides) > 1 else (WIDE - wide) / 2
             if cells and len(sides) > 1 and self.lone and not self.train:  # room of what is fed
                 left, wide = 20 + SIDE * number, SIDE - 60 + 120 * number
@@ -129,7 +128,7 @@ class _Scene(SceneMaker):
             caption = TEXTS["fed" if "fed" in self.whole else "pair" if len(sides) > 1 else "same"]
         if self.train:
             return self._going_back()
-        self.stop("whole", caption, self.whole)
+        self.stop("whole", caption, [*self.whole, *self._fed_back()])
         if self.recurs and len(sides) > 1:
             self._reading(sides)
         for part in [] if self.recurs else sides:
@@ -230,6 +229,18 @@ class _Scene(SceneMaker):
                 self._block(norm, (stream - 46, y - 21, 92, 30), tag="stream")
         if wide == SIDE and name == "decoder":
             self._mirror(nodes, edges, 2 * left + wide)
+
+    def _fed_back(self) -> list[str]:
+        """Lead the first word that a decoder writes to where it is read, and return the tag."""
+        boxes, tag = self.boxes, "fed back"
+        if self.recurs or not {"encoder reads 0", "decoder reads 1"} <= {*boxes}:
+            return []
+        (x, y, w, high), (u, v, wide, tall) = boxes["decoder writes 0"], boxes["decoder reads 1"]
+        start, end, beside = x + w / 2 - LETTER * len(self.produced[0]), u + wide / 2, SIDE + 66
+        points = (beside, y + high / 2), (beside, v + tall + 16), (end, v + tall + 16)
+        into = end, v + tall - 4
+        self.edge(tag, (start, y + high / 2), *points, into, hue=Hue.INPUT, tag=tag)
+        return [tag]
 
     def _mirror(self, nodes: int, edges: int, both: float) -> None:
         """Exchange left and right of what was drawn last; ``both`` is the sum of two sides."""
@@ -556,7 +567,10 @@ class _Scene(SceneMaker):
             self.edge(f"{edge.name} back", *points, hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
-        self.stop("whole", f"{text}. Its gradient goes back to every weight.", [*ALL, "back"])
+        lit = [n.name for n in self.nodes if n.form != "group"]  # the way forwards is dimmed
+        lit += [e.name for e in self.edges if e.tag == "back"]
+        text += ". Its gradient goes back to every weight."
+        self.stop("whole", text, [*ALL, "back"], lit=lit)
 
     def _of_weights(self, frame: ForwardFrame) -> None:
         """Write the gradient norm of the weights in each box, of narrow ones below the picture."""
@@ -741,18 +755,27 @@ class _Scene(SceneMaker):
         dim = {b.name for b in layer if reading and b.branch not in (None, *reading)}
         names = [n.name for n in self.nodes if n.form != "group" and n.tag != "words"]
         names = [*names, *(e.name for e in self.edges if e.tag != "words")] * (not cells)
+        stacked = read != "decoder" and not cells
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
             lit += [name for name in names if name.split(" ")[0] not in dim]
+            lit += [f"{read} reads"] * stacked
             lit += self._arcs(cross[-1], t) if cross else []
             k = t - self.forced.first
-            known = "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
-            text = f"After “{word}” comes “{self.produced[t]}”{known}."
+            comes = f"“{self.produced[t]}”"
+            known = "".join(f"{p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
+            text = f"After “{word}” comes {comes}" + f", p = {known}" * bool(known) + "."
             if cross:
                 row = cross[-1].values.mean(axis=0)[t]
                 top = self.places[cross[-1].columns][int(row.argmax())]
-                text += f" It attends most to “{top}”: {row.max():.2f}."
+                most = f"the decoder attends most to “{top}”, α = {row.max():.2f}."
+                text = f"To write {comes}, {most}" if stacked else f"{text} Here {most}"
+            if known and stacked:  # left of the words
+                label, (x, y, _, high) = f"p({comes}) = {known}", self.box_of("decoder writes 0")
+                wide = 17.0 * len(label)
+                lit.append(f"step {t} p")
+                self.node(lit[-1], label, (x - wide, y, wide, high), form="label", tag=f"step {t}")
             self.stop(f"step {t + 1}", text, [*self.whole, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
@@ -768,12 +791,13 @@ class _Scene(SceneMaker):
                 if home not in names:  # of a stack: the words themselves
                     fill = {"hue": Hue.WEIGHT, "level": alpha / row.max(), "tag": f"step {t}"}
                     made.append(f"{frame.columns} reads {s} arrow")
-                    word, below = self.places[frame.columns][s], (u, v + tall, w, 26)
+                    sign = "α " if alpha == row.max() else ""
+                    word, below = self.places[frame.columns][s], (u - 20, v + tall, w + 40, 26)
                     wide = min(w, 17 * len(word) + 28)
                     self.node(made[-2], word, (u + (w - wide) / 2, v + 2, wide, tall - 6), **fill)
                     if tall > 26:  # in one line of words
                         fill |= {"form": "label", "level": 0.0}
-                        self.node(f"{made[-2]} weight", f"{alpha:.2f}", below, **fill)
+                        self.node(f"{made[-2]} weight", f"{sign}{alpha:.2f}", below, **fill)
                     continue
                 x, y, across, _ = self.box_of(home)
                 middle, end = x + across / 2, u + w / 2
@@ -789,6 +813,7 @@ def _units(values: Mapping[str, Array], reads: Mapping[str, list[str]]) -> dict[
         stages = [*reads[total], total]
         x, y, whole = (values[stage].round(2) for stage in stages)
         order = np.lexsort((-np.ptp(y, (0, 1)), (abs(x + y - whole) > 1e-3).sum((0, 1))))
+        order = np.append(order[0], order[(order - order[0]) % 2 > 0])  # a sine and a cosine
     elif hidden := next((stage for stage in RECTIFIED if stage in values), None):
         stages = [s for s in values if values[s].shape == values[hidden].shape]
         z, n = values[stages[0]][0], values[hidden].shape[1]

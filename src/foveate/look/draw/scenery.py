@@ -81,7 +81,8 @@ class _Scene(SceneMaker):
         self.produced = _pieces(produced_of(forced, self.places.get("decoder", ())))
         for some, sign in ((self.produced, "</s>"), *((p, "<s>") for p in self.places.values())):
             some[:] = [sign if word == "⏎" else word for word in some]  # of a language model
-        self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
+        chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
+        self.chances = dict[int, float](enumerate(chances, forced.first))  # by position
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
         blocks = [block for part in self.parts for block in part.blocks]
         self.recurs = recurs = any(block.steps for block in blocks)
@@ -128,7 +129,9 @@ class _Scene(SceneMaker):
             caption = TEXTS["fed" if "fed" in self.whole else "pair" if len(sides) > 1 else "same"]
         if self.train:
             return self._going_back()
-        self.stop("whole", caption, [*self.whole, *self._fed_back()])
+        if not self.recurs and {"encoder reads 0", "decoder reads 1"} <= {*self.boxes}:
+            self._fed_back()
+        self.stop("whole", caption, [*self.whole, "fed back"])
         if self.recurs and len(sides) > 1:
             self._reading(sides)
         for part in [] if self.recurs else sides:
@@ -230,17 +233,13 @@ class _Scene(SceneMaker):
         if wide == SIDE and name == "decoder":
             self._mirror(nodes, edges, 2 * left + wide)
 
-    def _fed_back(self) -> list[str]:
-        """Lead the first word that a decoder writes to where it is read, and return the tag."""
-        boxes, tag = self.boxes, "fed back"
-        if self.recurs or not {"encoder reads 0", "decoder reads 1"} <= {*boxes}:
-            return []
-        (x, y, w, high), (u, v, wide, tall) = boxes["decoder writes 0"], boxes["decoder reads 1"]
-        start, end, beside = x + w / 2 - LETTER * len(self.produced[0]), u + wide / 2, SIDE + 66
-        points = (beside, y + high / 2), (beside, v + tall + 16), (end, v + tall + 16)
-        into = end, v + tall - 4
-        self.edge(tag, (start, y + high / 2), *points, into, hue=Hue.INPUT, tag=tag)
-        return [tag]
+    def _fed_back(self) -> None:
+        """Lead the first word that a decoder writes to where it is read."""
+        (x, y, w, h), (u, v, wide, tall) = map(self.box_of, ("decoder writes 0", "decoder reads 1"))
+        high, low, beside, end = y + h / 2, v + tall, SIDE + 66, u + wide / 2
+        start = x + w / 2 - 9 * len(self.produced[0]) - 10, high
+        points = start, (beside, high), (beside, low + 16), (end, low + 16), (end, low - 4)
+        self.edge("fed back", *points, hue=Hue.INPUT, tag="fed back")
 
     def _mirror(self, nodes: int, edges: int, both: float) -> None:
         """Exchange left and right of what was drawn last; ``both`` is the sum of two sides."""
@@ -344,8 +343,8 @@ class _Scene(SceneMaker):
             if after:
                 across = x + pitch * (0.58 if attends else 0.35)
                 self.edge(f"{part.name} output {k}", (across, top), (across, self.output + 44))
-            if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
-                text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
+            if alone and k in self.chances:
+                text, box = f"p = {self.chances[k]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if feeds and k + 1 < count:
@@ -491,7 +490,7 @@ class _Scene(SceneMaker):
         units = {} if pools else _units(values, reads)
         more = {"rows": rows, "row": row, "reads": reads, "tokens": tokens, "units": units}
         self._panel(home, stages, values, **more)
-        equations = self.panels[-1].equations
+        equations = self.panels[-1].equations | {"position": "PE(t)"}
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
         every = _tags(["words", *stages])
         twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
@@ -545,7 +544,7 @@ class _Scene(SceneMaker):
     def _losses(self) -> None:
         """Write −log p below each target, and stop at the whole."""
         words = [n for n in self.nodes if n.name.startswith("decoder writes ")]
-        losses = [-log(max(p, 1e-30)) for p in self.chances]
+        losses = [-log(max(p, 1e-30)) for p in self.chances.values()]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (left, y, w, _), name = word.box, f"{word.name} loss"
             x = left + w / 2
@@ -567,10 +566,9 @@ class _Scene(SceneMaker):
             self.edge(f"{edge.name} back", *points, hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
-        lit = [n.name for n in self.nodes if n.form != "group"]  # the way forwards is dimmed
-        lit += [e.name for e in self.edges if e.tag == "back"]
-        text += ". Its gradient goes back to every weight."
-        self.stop("whole", text, [*ALL, "back"], lit=lit)
+        drawn = [p for p in (*self.nodes, *self.edges) if p.tag != "stream"]  # the way back
+        lit, text = [p.name for p in drawn], f"{text}. Its gradient goes back to every weight."
+        self.stop("whole", text, [*ALL, "back"], lit=[n for n in lit if n not in self.places])
 
     def _of_weights(self, frame: ForwardFrame) -> None:
         """Write the gradient norm of the weights in each box, of narrow ones below the picture."""
@@ -744,11 +742,8 @@ class _Scene(SceneMaker):
     def _steps(self) -> None:
         """Stop at each step of decoding: the words read so far, and the one that is written."""
         drawn, read = {n.name.split(" ")[0] for n in self.nodes}, next(iter(self.places))
-        cross = [
-            f
-            for f in self.film
-            if (f.name, f.rows, f.columns) == ("weights", "decoder", read) and f.block in drawn
-        ]
+        maps = [f for f in self.film if f.name == "weights" and f.block in drawn]
+        cross = [f for f in maps if (f.rows, f.columns) == ("decoder", read)]
         cells = [f.block for f in self.film if f.name == "state" and f.block.startswith("decoder")]
         layer = [b for p in self.parts if p.name == "decoder" for b in _layer_of(p, self.layer)]
         reading = {b.branch for b in layer if "encoder" in b.reads}
@@ -762,20 +757,19 @@ class _Scene(SceneMaker):
             lit += [name for name in names if name.split(" ")[0] not in dim]
             lit += [f"{read} reads"] * stacked
             lit += self._arcs(cross[-1], t) if cross else []
-            k = t - self.forced.first
-            comes = f"“{self.produced[t]}”"
-            known = "".join(f"{p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
-            text = f"After “{word}” comes {comes}" + f", p = {known}" * bool(known) + "."
+            comes, known = f"“{self.produced[t]}”", t in self.chances
+            text = f"After “{word}” comes {comes}"
+            text += f", p = {self.chances[t]:.2f}." if known else "."
             if cross:
                 row = cross[-1].values.mean(axis=0)[t]
                 top = self.places[cross[-1].columns][int(row.argmax())]
                 most = f"the decoder attends most to “{top}”, α = {row.max():.2f}."
                 text = f"To write {comes}, {most}" if stacked else f"{text} Here {most}"
             if known and stacked:  # left of the words
-                label, (x, y, _, high) = f"p({comes}) = {known}", self.box_of("decoder writes 0")
-                wide = 17.0 * len(label)
-                lit.append(f"step {t} p")
-                self.node(lit[-1], label, (x - wide, y, wide, high), form="label", tag=f"step {t}")
+                x, y, _, high = self.box_of("decoder writes 0")
+                lit, box = [*lit, f"step {t} p"], (x - 300, y, 300, high)
+                label = f"p({comes}) = {self.chances[t]:.2f}"
+                self.node(lit[-1], label, box, form="label", tag=f"step {t}")
             self.stop(f"step {t + 1}", text, [*self.whole, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:

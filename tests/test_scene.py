@@ -145,7 +145,7 @@ def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> Non
     steps = [stop for stop in made.stops if stop.name.startswith("step")]
     chances = np.exp(forced.scores())
     assert len(steps) == len(chances)
-    known = [n.label.split(") = ")[1] for n in made.nodes if n.name.endswith(" p")]
+    known = [n.label.split(" = ")[1] for n in made.nodes if n.name.endswith(" p")]
     assert known == [f"{p:.2f}" for p in chances]
     maps = forced.maps()["decoder.layers.2.cross_attention"].mean(axis=0)
     boxes = [n for n in made.nodes if n.tag.startswith("step")]
@@ -309,7 +309,7 @@ def test_long_texts_are_cut_and_said() -> None:
 
 def test_a_scene_is_written_in_all_formats(run: Run, tmp_path: Path) -> None:
     made = find("scene").draw([run], Question(text="the dog runs", target="le chien"))
-    assert "1. whole: All words are read" in made.text()
+    assert "1. whole: The source is read" in made.text()
     for ending in ("svg", "png", "pdf", "html", "npz"):
         assert made.save(tmp_path / f"scene.{ending}").stat().st_size > 1000
     arrays = json.loads(made.save(tmp_path / "scene.json").read_text())

@@ -526,8 +526,8 @@ class _Scene(SceneMaker):
             stages = {frame.name: frame for frame in reversed(of_home)}
             values = {name: frame.values.swapaxes(1, 2) for name, frame in stages.items()}
             rows = self._named(of_home[-1].columns, max(v.shape[1] for v in values.values()))
-            reads = {lower: [upper] for lower, upper in pairwise(stages)}
-            more: dict[str, object] = {"rows": rows, "reads": reads}
+            more: dict[str, object] = {"rows": rows}
+            more["reads"] = {lower: [upper] for lower, upper in pairwise(stages)}
             spoken = _spoken([frame.block for frame in reversed(of_home)])
             if "loss" in stages:
                 before, words = self.forced.first, map(_plain, self.forced.produced)
@@ -750,26 +750,22 @@ class _Scene(SceneMaker):
         dim = {b.name for b in layer if reading and b.branch not in (None, *reading)}
         names = [n.name for n in self.nodes if n.form != "group" and n.tag != "words"]
         names = [*names, *(e.name for e in self.edges if e.tag != "words")] * (not cells)
-        stacked = read != "decoder" and not cells
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
             lit += [name for name in names if name.split(" ")[0] not in dim]
-            lit += [f"{read} reads"] * stacked
             lit += self._arcs(cross[-1], t) if cross else []
-            comes, known = f"“{self.produced[t]}”", t in self.chances
-            text = f"After “{word}” comes {comes}"
-            text += f", p = {self.chances[t]:.2f}." if known else "."
+            comes = f"“{self.produced[t]}”"
+            comes += f", p = {self.chances[t]:.2f}" if t in self.chances else ""
+            text = f"After “{word}” comes {comes}."
             if cross:
                 row = cross[-1].values.mean(axis=0)[t]
                 top = self.places[cross[-1].columns][int(row.argmax())]
-                most = f"the decoder attends most to “{top}”, α = {row.max():.2f}."
-                text = f"To write {comes}, {most}" if stacked else f"{text} Here {most}"
-            if known and stacked:  # left of the words
+                text = f"{comes}: the decoder attends most to “{top}”, α = {row.max():.2f}."
+            if read != "decoder" and not cells:  # of two stacks, left of what is written
                 x, y, _, high = self.box_of("decoder writes 0")
-                lit, box = [*lit, f"step {t} p"], (x - 300, y, 300, high)
-                label = f"p({comes}) = {self.chances[t]:.2f}"
-                self.node(lit[-1], label, box, form="label", tag=f"step {t}")
+                lit, box = [*lit, f"step {t} p", f"{read} reads"], (x - 300, y, 300, high)
+                self.node(f"step {t} p", comes, box, form="label", tag=f"step {t}")
             self.stop(f"step {t + 1}", text, [*self.whole, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
@@ -784,14 +780,13 @@ class _Scene(SceneMaker):
                 made.append(f"{frame.block} step {t} {s}")
                 if home not in names:  # of a stack: the words themselves
                     fill = {"hue": Hue.WEIGHT, "level": alpha / row.max(), "tag": f"step {t}"}
-                    made.append(f"{frame.columns} reads {s} arrow")
                     sign = "α " if alpha == row.max() else ""
                     word, below = self.places[frame.columns][s], (u - 20, v + tall, w + 40, 26)
                     wide = min(w, 17 * len(word) + 28)
-                    self.node(made[-2], word, (u + (w - wide) / 2, v + 2, wide, tall - 6), **fill)
+                    self.node(made[-1], word, (u + (w - wide) / 2, v + 2, wide, tall - 6), **fill)
                     if tall > 26:  # in one line of words
                         fill |= {"form": "label", "level": 0.0}
-                        self.node(f"{made[-2]} weight", f"{sign}{alpha:.2f}", below, **fill)
+                        self.node(f"{made[-1]} weight", f"{sign}{alpha:.2f}", below, **fill)
                     continue
                 x, y, across, _ = self.box_of(home)
                 middle, end = x + across / 2, u + w / 2

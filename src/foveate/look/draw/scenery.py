@@ -566,8 +566,9 @@ class _Scene(SceneMaker):
             self.edge(f"{edge.name} back", *points, hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
-        drawn = [p for p in (*self.nodes, *self.edges) if p.tag != "stream"]  # the way back
-        lit, text = [p.name for p in drawn], f"{text}. Its gradient goes back to every weight."
+        nodes = [n.name for n in self.nodes if n.tag != "stream"]  # the way back is lit
+        edges = [e.name for e in self.edges if e.tag != "stream"]
+        lit, text = [*nodes, *edges], f"{text}. Its gradient goes back to every weight."
         self.stop("whole", text, [*ALL, "back"], lit=[n for n in lit if n not in self.places])
 
     def _of_weights(self, frame: ForwardFrame) -> None:

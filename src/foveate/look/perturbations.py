@@ -141,8 +141,7 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> tuple[Figures, float]:
     after, scores = _read(forced, inside, shuffle)
     back = shuffle.argsort()
     change = (after[back] - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
-    lost = float(forced.difference(before, scores).mean())
-    return change.double().cpu().numpy(), lost
+    return change.double().cpu().numpy(), float(forced.difference(before, scores).mean())
 
 
 def stems_of(model: nn.Module) -> dict[str, nn.Module]:

@@ -160,8 +160,7 @@ class AttentionRecord:
 
     def first_block(self) -> str:
         """Return the block that is shown by default: cross-attention, else the first."""
-        crosses = self.names("cross_attention")
-        return "cross_attention" if crosses else next(iter(self.blocks()), "")
+        return "cross_attention" if self.names("cross_attention") else next(iter(self.blocks()), "")
 
     def layer_name(self, block: str | None = None, layer: int = -1) -> str:
         """Return the name of a layer of a block, or of `first_block`. Raises `UserError`."""
@@ -310,8 +309,7 @@ def joined_record(
     rows: Axis = [*pieces, [begun + len(target.spans)]], [*labels, END]
     later = [[1 + piece for piece in group] for group in pieces]
     columns: Axis = [[0], *later], [target.start, *labels]
-    title = f"{source.text} → {target.text}"
-    return _merged(maps, dict.fromkeys(maps, (rows, columns)), title)
+    return _merged(maps, dict.fromkeys(maps, (rows, columns)), f"{source.text} → {target.text}")
 
 
 def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> AttentionRecord:

@@ -169,8 +169,7 @@ class Embedded:
 
     def words(self, side: str) -> list[int]:
         """Return the positions that are not blank already."""
-        changes = (self.vectors[side] != self.blank[side])[0].any(dim=-1)
-        return changes.nonzero()[:, 0].tolist()
+        return (self.vectors[side] != self.blank[side])[0].any(dim=-1).nonzero()[:, 0].tolist()
 
     @torch.no_grad()
     def deleted(self, side: str, positions: Sequence[int]) -> Figures:
@@ -210,8 +209,7 @@ def by_integration(forced: ForcedPass) -> Rows:
     sum. All parts of a score sum to score(x) − score(x′), which is their completeness.
     """
     embedded, (places, weights) = Embedded.of(forced), np.polynomial.legendre.leggauss(POINTS)
-    pairs = zip((1 + places) / 2, weights / 2, strict=True)
-    return embedded.along(embedded.blank, pairs)
+    return embedded.along(embedded.blank, zip((1 + places) / 2, weights / 2, strict=True))
 
 
 def incompleteness(forced: ForcedPass, rows: Rows) -> float:

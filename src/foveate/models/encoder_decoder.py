@@ -194,8 +194,7 @@ class EncoderDecoder(Reader, Writer):
         if config.tie in ("target", "all"):
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
         if config.tie in ("inputs", "all"):
-            table = self.encoder.embedding
-            tie(config.tie, table, "the source embedding", self.decoder.embedding)
+            tie(config.tie, self.encoder.embedding, "the source embedding", self.decoder.embedding)
 
     def forward(
         self,

@@ -104,8 +104,7 @@ class MambaDecoderLayer(nn.Module):
         self.state_space = config.state_space.build(size)
         self.cross_attention = None
         if memory_size is not None:
-            heads = {"num_heads": config.num_heads}
-            attention = config.cross_attention.model_copy(update=heads)
+            attention = config.cross_attention.model_copy(update={"num_heads": config.num_heads})
             self.cross_attention = Attention(attention, size, memory_size)
         self.blocks = nn.ModuleList(
             ResidualBlock(config.norm.build(size), config.dropout, "pre")

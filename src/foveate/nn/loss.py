@@ -75,8 +75,7 @@ def linear_cross_entropy(
     and the softmax in fp32.
     """
     if transformed():  # all at once, for transforms, which the function above lacks
-        scores = F.linear(hidden, weight.to(hidden.dtype))
-        log_p = scores.log_softmax(dim=-1, dtype=torch.float32)
+        log_p = F.linear(hidden, weight.to(hidden.dtype)).log_softmax(dim=-1, dtype=torch.float32)
         nll = -log_p.gather(1, target[:, None]).sum()
         return (1 - smoothing) * nll - smoothing * log_p.mean(dim=1).sum(), nll.detach()
     if not torch.is_grad_enabled():

@@ -93,8 +93,7 @@ class ElmanCell(Cell):
 
     def equations(self) -> dict[str, str]:
         name = {"relu": "ReLU", "sigmoid": "σ"}.get(self.config.activation, "tanh")
-        own = {"sum": f"s = {self._sum()}", "state": f"h_t = {name}(s)"}
-        return super().equations() | own
+        return super().equations() | {"sum": f"s = {self._sum()}", "state": f"h_t = {name}(s)"}
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
         back = nn.functional.linear(self._stage("before", hidden[0]), self.weight_hh, self.bias_hh)

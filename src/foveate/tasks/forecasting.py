@@ -68,8 +68,7 @@ def naive_error(history: Array, season: int = 1) -> NDArray[np.float64]:
     """
     if len(history) <= season:
         raise UserError(f"task.season = {season} needs more than {len(history)} rows to train on")
-    change = np.abs(history[season:] - history[:-season], dtype=np.float64)
-    return np.asarray(change.mean(axis=0))
+    return np.asarray(np.abs(history[season:] - history[:-season], dtype=np.float64).mean(axis=0))
 
 
 def mase(predicted: Array, target: Array, naive: Array) -> float:

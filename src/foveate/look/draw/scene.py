@@ -298,8 +298,7 @@ class _Still:
         patch.set_clip_path(self.frame)
 
     def draw(self, part: SceneNode | SceneEdge) -> None:
-        grey = part.hue in (None, colors.Hue.LAYER)
-        color = figures.NOTE if grey else colors.line(part.hue or 0)
+        color = figures.NOTE if part.hue in (None, colors.Hue.LAYER) else colors.line(part.hue or 0)
         lit = any(f"{part.name} ".startswith(f"{name} ") for name in self.stop.lit)
         alpha = 1.0 if lit or not self.stop.lit else 0.35
         if isinstance(part, SceneEdge):

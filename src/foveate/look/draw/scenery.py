@@ -28,7 +28,7 @@ Blocks = Sequence[ModelBlock]
 MOST = 12  # positions of a part that are drawn
 WORDS, STEM, LAYERS, OUTPUT = 484.0, 434.0, 416.0, 62.0  # tops of rows, but bottom of the layers
 HEAD = 36.0  # of the box of layers, its heading
-SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
+SIDE, ALONE = 570.0, 1090.0  # width of one of two parts, and of one alone
 SUMS, STREAM, NORMED = 66.0, 110.0, 258.0  # from the left of a part to layers, stream and blocks
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 8  # smaller weights are not drawn; keys beside a query in numbers
@@ -81,7 +81,8 @@ class _Scene(SceneMaker):
         self.produced = _pieces(produced_of(forced, self.places.get("decoder", ())))
         for some, sign in ((self.produced, "</s>"), *((p, "<s>") for p in self.places.values())):
             some[:] = [sign if word == "⏎" else word for word in some]  # of a language model
-        self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
+        chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
+        self.chances = dict[int, float](enumerate(chances, forced.first))  # by position
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
         blocks = [block for part in self.parts for block in part.blocks]
         self.recurs = recurs = any(block.steps for block in blocks)
@@ -115,7 +116,6 @@ class _Scene(SceneMaker):
         wide = SIDE if len(sides) > 1 else ALONE
         for number, part in enumerate(sides):
             rest, cells = last if part is sides[-1] else [], [b for b in part.blocks if b.steps]
-            wide = 0.88 * WIDE if cells and len(sides) == 1 else wide
             left = 20 + (SIDE + 60) * number if len(sides) > 1 else (WIDE - wide) / 2
             if cells and len(sides) > 1 and self.lone and not self.train:  # room of what is fed
                 left, wide = 20 + SIDE * number, SIDE - 60 + 120 * number
@@ -129,7 +129,9 @@ class _Scene(SceneMaker):
             caption = TEXTS["fed" if "fed" in self.whole else "pair" if len(sides) > 1 else "same"]
         if self.train:
             return self._going_back()
-        self.stop("whole", caption, self.whole)
+        if not self.recurs and {"encoder reads 0", "decoder reads 1"} <= {*self.boxes}:
+            self._fed_back()
+        self.stop("whole", caption, [*self.whole, "fed back"])
         if self.recurs and len(sides) > 1:
             self._reading(sides)
         for part in [] if self.recurs else sides:
@@ -230,6 +232,14 @@ class _Scene(SceneMaker):
                 self._block(norm, (stream - 46, y - 21, 92, 30), tag="stream")
         if wide == SIDE and name == "decoder":
             self._mirror(nodes, edges, 2 * left + wide)
+
+    def _fed_back(self) -> None:
+        """Lead the first word that a decoder writes to where it is read."""
+        (x, y, w, h), (u, v, wide, tall) = map(self.box_of, ("decoder writes 0", "decoder reads 1"))
+        high, low, beside, end = y + h / 2, v + tall, SIDE + 66, u + wide / 2
+        start = x + w / 2 - 9 * len(self.produced[0]) - 10, high
+        points = start, (beside, high), (beside, low + 16), (end, low + 16), (end, low - 4)
+        self.edge("fed back", *points, hue=Hue.INPUT, tag="fed back")
 
     def _mirror(self, nodes: int, edges: int, both: float) -> None:
         """Exchange left and right of what was drawn last; ``both`` is the sum of two sides."""
@@ -333,8 +343,8 @@ class _Scene(SceneMaker):
             if after:
                 across = x + pitch * (0.58 if attends else 0.35)
                 self.edge(f"{part.name} output {k}", (across, top), (across, self.output + 44))
-            if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
-                text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
+            if alone and k in self.chances:
+                text, box = f"p = {self.chances[k]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if feeds and k + 1 < count:
@@ -480,7 +490,7 @@ class _Scene(SceneMaker):
         units = {} if pools else _units(values, reads)
         more = {"rows": rows, "row": row, "reads": reads, "tokens": tokens, "units": units}
         self._panel(home, stages, values, **more)
-        equations = self.panels[-1].equations
+        equations = self.panels[-1].equations | {"position": "PE(t)"}
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
         every = _tags(["words", *stages])
         twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
@@ -516,8 +526,8 @@ class _Scene(SceneMaker):
             stages = {frame.name: frame for frame in reversed(of_home)}
             values = {name: frame.values.swapaxes(1, 2) for name, frame in stages.items()}
             rows = self._named(of_home[-1].columns, max(v.shape[1] for v in values.values()))
-            reads = {lower: [upper] for lower, upper in pairwise(stages)}
-            more: dict[str, object] = {"rows": rows, "reads": reads}
+            more: dict[str, object] = {"rows": rows}
+            more["reads"] = {lower: [upper] for lower, upper in pairwise(stages)}
             spoken = _spoken([frame.block for frame in reversed(of_home)])
             if "loss" in stages:
                 before, words = self.forced.first, map(_plain, self.forced.produced)
@@ -534,7 +544,7 @@ class _Scene(SceneMaker):
     def _losses(self) -> None:
         """Write −log p below each target, and stop at the whole."""
         words = [n for n in self.nodes if n.name.startswith("decoder writes ")]
-        losses = [-log(max(p, 1e-30)) for p in self.chances]
+        losses = [-log(max(p, 1e-30)) for p in self.chances.values()]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (left, y, w, _), name = word.box, f"{word.name} loss"
             x = left + w / 2
@@ -556,7 +566,10 @@ class _Scene(SceneMaker):
             self.edge(f"{edge.name} back", *points, hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
-        self.stop("whole", f"{text}. Its gradient goes back to every weight.", [*ALL, "back"])
+        nodes = [n.name for n in self.nodes if n.tag != "stream"]  # the way back is lit
+        edges = [e.name for e in self.edges if e.tag != "stream"]
+        lit, text = [*nodes, *edges], f"{text}. Its gradient goes back to every weight."
+        self.stop("whole", text, [*ALL, "back"], lit=[n for n in lit if n not in self.places])
 
     def _of_weights(self, frame: ForwardFrame) -> None:
         """Write the gradient norm of the weights in each box, of narrow ones below the picture."""
@@ -730,11 +743,8 @@ class _Scene(SceneMaker):
     def _steps(self) -> None:
         """Stop at each step of decoding: the words read so far, and the one that is written."""
         drawn, read = {n.name.split(" ")[0] for n in self.nodes}, next(iter(self.places))
-        cross = [
-            f
-            for f in self.film
-            if (f.name, f.rows, f.columns) == ("weights", "decoder", read) and f.block in drawn
-        ]
+        maps = [f for f in self.film if f.name == "weights" and f.block in drawn]
+        cross = [f for f in maps if (f.rows, f.columns) == ("decoder", read)]
         cells = [f.block for f in self.film if f.name == "state" and f.block.startswith("decoder")]
         layer = [b for p in self.parts if p.name == "decoder" for b in _layer_of(p, self.layer)]
         reading = {b.branch for b in layer if "encoder" in b.reads}
@@ -746,13 +756,17 @@ class _Scene(SceneMaker):
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
             lit += [name for name in names if name.split(" ")[0] not in dim]
             lit += self._arcs(cross[-1], t) if cross else []
-            k = t - self.forced.first
-            known = "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
-            text = f"After “{word}” comes “{self.produced[t]}”{known}."
+            comes = f"“{self.produced[t]}”"
+            comes += f", p = {self.chances[t]:.2f}" if t in self.chances else ""
+            text = f"After “{word}” comes {comes}."
             if cross:
                 row = cross[-1].values.mean(axis=0)[t]
                 top = self.places[cross[-1].columns][int(row.argmax())]
-                text += f" It attends most to “{top}”: {row.max():.2f}."
+                text = f"{comes}: the decoder attends most to “{top}”, α = {row.max():.2f}."
+            if read != "decoder" and not cells:  # of two stacks, left of what is written
+                x, y, _, high = self.box_of("decoder writes 0")
+                lit, box = [*lit, f"step {t} p", f"{read} reads"], (x - 300, y, 300, high)
+                self.node(f"step {t} p", comes, box, form="label", tag=f"step {t}")
             self.stop(f"step {t + 1}", text, [*self.whole, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
@@ -767,13 +781,13 @@ class _Scene(SceneMaker):
                 made.append(f"{frame.block} step {t} {s}")
                 if home not in names:  # of a stack: the words themselves
                     fill = {"hue": Hue.WEIGHT, "level": alpha / row.max(), "tag": f"step {t}"}
-                    made.append(f"{frame.columns} reads {s} arrow")
-                    word, below = self.places[frame.columns][s], (u, v + tall, w, 26)
+                    sign = "α " if alpha == row.max() else ""
+                    word, below = self.places[frame.columns][s], (u - 20, v + tall, w + 40, 26)
                     wide = min(w, 17 * len(word) + 28)
-                    self.node(made[-2], word, (u + (w - wide) / 2, v + 2, wide, tall - 6), **fill)
+                    self.node(made[-1], word, (u + (w - wide) / 2, v + 2, wide, tall - 6), **fill)
                     if tall > 26:  # in one line of words
                         fill |= {"form": "label", "level": 0.0}
-                        self.node(f"{made[-2]} weight", f"{alpha:.2f}", below, **fill)
+                        self.node(f"{made[-1]} weight", f"{sign}{alpha:.2f}", below, **fill)
                     continue
                 x, y, across, _ = self.box_of(home)
                 middle, end = x + across / 2, u + w / 2
@@ -789,6 +803,7 @@ def _units(values: Mapping[str, Array], reads: Mapping[str, list[str]]) -> dict[
         stages = [*reads[total], total]
         x, y, whole = (values[stage].round(2) for stage in stages)
         order = np.lexsort((-np.ptp(y, (0, 1)), (abs(x + y - whole) > 1e-3).sum((0, 1))))
+        order = np.append(order[0], order[(order - order[0]) % 2 > 0])  # a sine and a cosine
     elif hidden := next((stage for stage in RECTIFIED if stage in values), None):
         stages = [s for s in values if values[s].shape == values[hidden].shape]
         z, n = values[stages[0]][0], values[hidden].shape[1]

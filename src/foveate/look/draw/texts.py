@@ -69,8 +69,7 @@ class WordsDrawing(Drawing):
 
     def figure(self) -> Figure:
         """Draw the words as in a text, a line for each, on their colours."""
-        lines = self.text(figures.TYPED).split("\n")
-        made = figures.typed(lines)
+        made = figures.typed(self.text(figures.TYPED).split("\n"))
         labels = [visible(word.text) for word in self.words]
         left, before = max(map(cell_len, labels), default=0), 2 if self.title else 1
         for number, (label, word) in enumerate(zip(labels, self.words, strict=True), start=before):

@@ -98,11 +98,12 @@ class Chalkboard(SceneMaker):
         self.node(f"{end} on name", text, box, form="label")
 
     def frame(self, *names: str) -> None:
-        """Frame cells whose names begin with one of some: a row of a matrix, or one cell."""
+        """Frame cells whose names begin with one of some, grey ones in orange: a row, or a cell."""
         for name in names:
             cells = [n for n in self.nodes if f"{n.name} ".startswith(f"{name} ")]
             (x, y, *_), (u, _, wide, high), hue = cells[0].box, cells[-1].box, cells[0].hue
-            self.node(f"{name} frame", "", (x, y, u + wide - x, high), form="frame", hue=hue)
+            box, hue = (x, y, u + wide - x, high), 1 if hue == Hue.LAYER else hue
+            self.node(f"{name} frame", "", box, form="frame", hue=hue)
 
     def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
         """Write x W + b = y."""

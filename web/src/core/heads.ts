@@ -25,7 +25,7 @@ const called = (head: number | null) => (head === null ? "mean" : `head ${head}`
 
 /** A head as a copy of the sentence: the words twice, joined by lines as wide as the weights, all pale but the thickest. */
 function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">, head: number, wide: number, pitch: number, joined: boolean): SVGElement {
-  const name = called(head), hue = head % 7, best = largest(map.values), does = `${rows[Math.floor(best / map.width)]} → ${columns[best % map.width]}`;
+  const name = called(head), hue = head % 7, best = largest(map.values), does = `${rows[Math.floor(best / map.width)]} → ${columns[best % map.width]} ${map.values[best]!.toFixed(2)}`;
   const limit = APART + Math.min(wide * 0.36, Math.max(...[...rows, ...columns].map((word) => widthOf(word, 12))) + 2);
   const y = (place: number) => HEAD + (place + 0.5) * pitch, [from, to] = [limit + 3, wide - limit - 3], middle = wide / 2, foot = HEAD + Math.max(rows.length, columns.length) * pitch;
   const order = Array.from(map.values, (_, k) => k).filter((k) => map.values[k]! >= LEAST_WEIGHT).sort((a, b) => map.values[a]! - map.values[b]!);
@@ -34,7 +34,7 @@ function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">,
     ...[name, does].map((text, k) => s("text", { class: `fv-name fv-line-${hue}`, x: wide / 2, y: 12 + 15 * k, "text-anchor": "middle" }, fitted(text, wide, 12))),
     ...order.map((k) => {
       const weight = map.values[k]!, [a, b] = [y(Math.floor(k / map.width)), y(k % map.width)];
-      return s("path", { class: `fv-curve fv-line-${hue}`, d: `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`, opacity: k === best ? 1 : 0.3, style: `stroke-width: ${0.6 + THICK * weight}px` });
+      return s("path", { class: `fv-curve fv-line-${hue}`, d: `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`, opacity: k === best ? 1 : 0.45, style: `stroke-width: ${0.6 + THICK * weight}px` });
     }), ...side(rows, limit, "end"), ...side(columns, wide - limit, "start"),
     joined && s("path", { class: `fv-curve fv-line-${hue}`, d: `M${middle} ${foot}v${ARROW - 2}m-4 -5l4 5l4 -5` }));
 }

@@ -12,7 +12,7 @@ export const MOST_WORDS = 64; // beyond, no line would be told from another
 
 export interface Links {
   readonly element: HTMLElement;
-  show(rows: readonly string[], columns: readonly string[], rowMeans: string, map: Matrix): void;
+  show(rows: readonly string[], columns: readonly string[], map: Matrix): void;
   select(looking: Looking): void;
 }
 
@@ -21,7 +21,7 @@ export function links(point: (side: Side, place: number) => void): Links {
   const box = h("div", { class: "fv-joined", tabindex: 0, role: "application", "aria-roledescription": "words joined by lines" }, svg);
   const element = h("section", { class: "fv-join" }, box);
   const idle = s("g", { class: "fv-idle" }), chosen = s("g", { class: "fv-now" });
-  let words: Record<Side, SVGElement[]> = { row: [], column: [] }, map: Matrix | undefined, alone = false, isTwo = false;
+  let words: Record<Side, SVGElement[]> = { row: [], column: [] }, map: Matrix | undefined, alone = false, isWhole = false, isTwo = false;
   let x: Record<Side, number> = { row: 0, column: 0 }, step = STEP;
 
   const y = (place: number) => TOP + place * step;
@@ -39,38 +39,39 @@ export function links(point: (side: Side, place: number) => void): Links {
 
   const list = (side: Side, texts: readonly string[], at: number, limit: number) => {
     const made = texts.map((text, place) => {
-      const here = () => point(side, place), wide = Math.min(limit, widthOf(text, 17) + 2 * GAP), isRow = side === "row";
+      const here = () => point(side, place), wide = Math.min(limit, widthOf(text, 17) + 2 * GAP), isLeft = (side === "row") !== isTwo;
       return s("g", { pointerenter: here, click: here },
-        s("rect", { x: isRow ? at - wide : at, y: y(place) - step / 2 + 2, width: wide, height: step - 4, rx: 4 }),
-        s("text", { x: isRow ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": isRow ? "end" : "start" }, fitted(text, limit - 10, 15)));
+        s("rect", { x: isLeft ? at - wide : at, y: y(place) - step / 2 + 2, width: wide, height: step - 4, rx: 4 }),
+        s("text", { x: isLeft ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": isLeft ? "end" : "start" }, fitted(text, limit - 10, 15)));
     });
     return (words[side] = made);
   };
 
-  const show: Links["show"] = (rows, columns, rowMeans, next) => {
+  const show: Links["show"] = (rows, columns, next) => {
     map = next;
     const most = Math.max(rows.length, columns.length);
     element.hidden = most > MOST_WORDS;
     if (element.hidden) return;
-    const tall = tallOf(element, Infinity), isWhole = Number.isFinite(tall), isSame = sameWords(rows, columns); // on a slide, where the room is wide and low
+    const tall = tallOf(element, Infinity), isSame = sameWords(rows, columns); // on a slide, where the room is wide and low
+    isWhole = Number.isFinite(tall);
     step = Math.max(CLOSE, Math.min(STEP, (tall - TOP) / most));
     alone = !isWhole && isSame && rows.length === columns.length;
-    isTwo = isWhole && !isSame;
+    isTwo = isWhole && !isSame; // what is read is at the left
     const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
-    const heading = `${rowMeans} · ${alone ? "key" : rows.length}`, attended = `key · ${columns.length}`;
+    const [heading, attended] = isSame ? [alone ? "query · key" : "query", "key"] : [`output · ${rows.length}`, `input · ${columns.length}`], sides = [[rows, heading], [columns, attended]] as const;
     const limit = (texts: readonly string[], over: string) =>
       Math.max(widthOf(over, 12) + 2 * GAP, Math.min(half, Math.max(...texts.map((t) => widthOf(t, 15))) + 34));
-    const left = limit(rows, heading), right = alone ? 0 : limit(columns, attended), gap = alone ? 260 : Math.max(90, Math.min(isWhole ? WIDE : APART, room - left - right));
-    x = { row: left + 4, column: left + gap - 4 };
+    const [first, second] = isTwo ? [sides[1], sides[0]] : sides, left = limit(...first), right = alone ? 0 : limit(...second), gap = alone ? 260 : Math.max(90, Math.min(isWhole ? WIDE : APART, room - left - right));
+    x = isTwo ? { row: left + gap - 4, column: left + 4 } : { row: left + 4, column: left + gap - 4 };
     words = { row: [], column: [] };
-    const headings = [s("text", { class: "fv-quiet", x: left - GAP, y: 16, "text-anchor": "end" }, heading),
-      ...(alone ? [] : [s("text", { class: "fv-quiet", x: left + gap + GAP, y: 16 }, attended)])];
-    idle.replaceChildren(...rows.flatMap((_, row) => {
+    const headings = [s("text", { class: "fv-quiet", x: left - GAP, y: 16, "text-anchor": "end" }, first[1]),
+      ...(alone ? [] : [s("text", { class: "fv-quiet", x: left + gap + GAP, y: 16 }, second[1])])];
+    idle.replaceChildren(...(isWhole && isSame ? [] : rows).flatMap((_, row) => {
       const weights = rowOf(next, row);
       return equals(weights).map((column) => line(row, column, weights[column]!));
     }));
-    svg.replaceChildren(...headings, idle, chosen, ...list("row", rows, left, left),
-      ...(alone ? [] : list("column", columns, left + gap, right)));
+    svg.replaceChildren(...headings, idle, chosen, ...list("row", rows, isTwo ? left + gap : left, isTwo ? right : left),
+      ...(alone ? [] : list("column", columns, isTwo ? left : left + gap, isTwo ? left : right)));
     const width = Math.min(room, left + gap + right + 8), height = y(most);
     put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
   };
@@ -85,18 +86,21 @@ export function links(point: (side: Side, place: number) => void): Links {
       group.style.removeProperty("--level");
     }
     far.forEach((group, k) => {
-      const level = weights[k]! / top;
+      const level = isTwo ? 0 : weights[k]! / top;
       group.style.setProperty("--level", glow(level).toFixed(3));
       group.classList.toggle("fv-lit", level >= 0.5);
     });
     near[place]?.classList.add("fv-chosen");
-    const kin = words.row.flatMap((group, r) => { // between two texts on a slide, lines that cross the chosen one or end where it ends: another order or length
-      const own = rowOf(map!, r), to = largest(own);
-      if (!isTwo || (r - row) * (to - column) > 0) return [];
-      for (const word of [group, words.column[to]!]) word.classList.add("fv-chosen");
-      return line(r, to, own[to]!);
+    const targets = isTwo ? words.row.map((_, r) => largest(rowOf(map!, r))) : [], said = targets.filter((to) => to === column).length > 1;
+    const written = (weight: number, at: number, by: number) => s("text", { x: at, y: by - 6, "text-anchor": "end" }, weight.toFixed(2));
+    const kin = targets.flatMap((to, r) => { // between two texts on a slide, lines that cross another one or end where it ends: another order or length
+      const own = rowOf(map!, r);
+      if (!targets.some((other, k) => k !== r && (k - r) * (other - to) <= 0)) return [];
+      for (const word of [words.row[r]!, words.column[to]!]) word.classList.add("fv-chosen");
+      return [...strongest(own, 2, 0.2).map((k) => line(r, k, own[k]!)), ...(said && to === column ? [written(own[to]!, x.row - 8, y(r))] : [])];
     });
-    chosen.replaceChildren(...kin, ...strongest(weights, 6, 0.01).map((k) => (side === "row" ? line(row, k, weights[k]!) : line(k, column, weights[k]!))));
+    chosen.replaceChildren(...kin, ...strongest(weights, 6, 0.01).map((k) => (side === "row" ? line(row, k, weights[k]!) : line(k, column, weights[k]!))),
+      ...(isWhole && !isTwo ? [written(weights[column]!, x.column - 8, y(column))] : []));
   };
   return { element, show, select };
 }

@@ -57,15 +57,13 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function heads() {
     const weights = values.get("weights")!, [count = 1] = weights.shape, t = panel.row, keys = panel.columns.slice(0, MOST), pitch = WIDE / keys.length, each = 936 / count;
     put(`query ${t}`, `c of “${panel.rows[t]!}”`, boxAt(0, 77, 290, 42), "heads", { form: "word" });
-    label("heads", "most", "each line: the largest α of a head", 200, 512, 840, 34);
+    label("heads", "faint", "line: the largest α of a head", 200, 512, 840, 34);
     keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 444, pitch - 8, 48), "heads", isOne && k === t ? {} : { form: "word" }));
-    const bests = Array.from({ length: count }, (_, h) => largestOf(rowOf(weights, h, t), 1)[0]!);
-    bests.forEach((best, h) => {
-      const alpha = rowOf(weights, h, t)[best]!, same = bests.flatMap((other, k) => (other === best ? [k] : [])), x = 300 + each * h, from = x + each / 2;
+    for (let h = 0; h < count; h++) {
+      const row = rowOf(weights, h, t), best = largestOf(row, 1)[0]!, alpha = row[best]!, to = pitch * (best + 0.5), x = 300 + each * h, from = x + each / 2;
       put(`chip ${h}`, "", boxAt(x, 58, each, 80), "heads", { texts: [`c^${h}`, `${panel.columns[best]!} ${written(alpha)}`], hue: hueOf(h), level: 0.4 });
-      const to = pitch * (best + 0.5) + 16 * (same.indexOf(h) - (same.length - 1) / 2); // beside the others of its word
       if (best < MOST) line(`head ${h} query ${t} ${best}`, [at(from, 138), at(from, 290), at(to, 290), at(to, 440)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
-    });
+    }
   }
 
   /** One query in numbers: k, e, α and v of each key from below, their mean above, and at the left what belongs to the query. */
@@ -94,7 +92,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     if (isSoft) put("α softmax", "softmax", boxAt(first, 226, pitch * keys.length - pitch + wide, 32), "α", { hue: 5 });
     if (!isOne) {
       if (writes) say("c", "c writes", `→ ${writes}`, centre + wide / 2 + 12, 2);
-      for (const stage of ["", "q", "k", "v"]) for (const [side, x] of [["decoder", 87], ["encoder", centre]] as const) label(`${stage} work`, `h ${side} ${stage}`, `${side} side`, x - 85, 524, 170, 34);
+      for (const stage of ["", "q", "k", "v"]) for (const [side, x] of [["decoder", writes ? 127 : 87], ["encoder", centre]] as const) label(`${stage} work`, `h ${side} ${stage}`, `${side} side`, x - 85, 524, 170, 34);
     }
     keys.forEach((k, place) => {
       const x = first + pitch * place, to = middle(place);
@@ -177,10 +175,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     label("E", "E name q", `Q${part("query", q)}`, 84, down - 44, one * q + 92);
     label("E", "E name k", `Kᵀ${part("key", q)}`, right - 246, 25 + 20 * q, 236);
     label("E", "E name e", "E", right, down - 44, e * count);
-    const v = Math.min(2, few("value")), each = 100, apart = 44, aside = 176, a = Math.min(130, (1226 - 130 - 2 * each * v - apart - aside) / count), high = Math.min(84, 470 / count), second = 130 + a * count + aside, third = second + each * v + apart, half = 65 + (high * count) / 2;
+    const v = Math.min(2, few("value")), each = 106, apart = 44, aside = 170, a = Math.min(130, (1226 - 130 - 2 * each * v - apart - aside) / count), high = Math.min(84, 470 / count), second = 130 + a * count + aside, third = second + each * v + apart, half = 65 + (high * count) / 2;
     words("A", 84, high);
     rows.slice(0, count).forEach((word, s) => {
-      put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 6, 34), "A", { form: "word" });
+      put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 2, 34), "A", { form: "word" });
       put(`A value ${s}`, word, boxAt(second - 132, 84 + high * s, 124, high), "A", { form: "word" });
     });
     grid("A", "a", "weights", 130, 84, a, high, [count, count], [row], 5);

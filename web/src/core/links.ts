@@ -61,8 +61,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     x[near] = left + 4;
     x[far] = left + gap - 4;
     idle.replaceChildren(...(isWhole && isSame ? [] : rows).flatMap((_, row) => lines(row, equals(rowOf(next, row)))));
-    const listed = (side: Side, limit: number) => list(side, side === near, texts[side], headings[side], limit);
-    svg.replaceChildren(idle, chosen, ...listed(near, left), ...listed(far, right));
+    svg.replaceChildren(idle, chosen, ...list(near, true, texts[near], headings[near], left), ...list(far, false, texts[far], headings[far], right));
     const width = Math.min(room, left + gap + right + 8), height = y(most);
     put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
   };

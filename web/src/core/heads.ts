@@ -9,7 +9,7 @@ const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, a
 const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
 const FAINT = 0.16, UNCLEAR = "no pattern"; // a kind that says nothing
 const MOST_WORDS = 12, MOST_ACROSS = 6, LEAST_PITCH = 11, PITCH = 34, HEAD = 36, SIDE = 18; // on a slide: words of a sentence and heads beside each other at most; pixels from word to word; over them; for the name of a layer
-const LEAST_WEIGHT = 0.2, THICK = 8, ARROW = 16, APART = 4; // of a line; pixels of the weight 1, and of the arrow below a head
+const LEAST_WEIGHT = 0.3, THICK = 8, ARROW = 16, APART = 4; // of a line; pixels of the weight 1, and of the arrow below a head
 
 export interface Heads {
   readonly element: HTMLElement;
@@ -87,7 +87,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     grid.replaceChildren(h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
       const map = maps.map(layer, head);
       return map ? copied(map, block, head, wide, pitch, most > 1) : h("span");
-    }), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column:1/-1;margin:0" }, "left reads right; lines: α ≥ 0.2"));
+    }), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column:1/-1;margin:0" }, "lines: α ≥ 0.3"));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

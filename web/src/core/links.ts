@@ -84,7 +84,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     const kin = targets.flatMap((to, r) => { // between two texts on a slide, lines that cross another one or end where it ends: another order or length
       if (said ? to !== column : !targets.some((other, k) => k !== r && (k - r) * (other - to) <= 0)) return [];
       for (const word of [words.row[r]!, words.column[to]!]) word.classList.add("fv-chosen");
-      return [...lines(r, strongest(rowOf(map!, r), 2, 0.2)), ...(said ? [written(r, to, "row")] : [])];
+      return [...lines(r, strongest(rowOf(map!, r), said ? 2 : 1, 0.2)), ...(said ? [written(r, to, "row")] : [])];
     });
     chosen.replaceChildren(...kin, ...strongest(weights, 6, 0.01).map((k) => line(isRow ? row : k, isRow ? k : column, weights[k]!)),
       ...(isWhole && !isTwo ? [written(row, column, "column")] : []));

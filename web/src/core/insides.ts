@@ -57,7 +57,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function heads() {
     const weights = values.get("weights")!, [count = 1] = weights.shape, t = panel.row, keys = panel.columns.slice(0, MOST), pitch = WIDE / keys.length, each = 936 / count;
     put(`query ${t}`, `c of “${panel.rows[t]!}”`, boxAt(0, 77, 290, 42), "heads", { form: "word" });
-    label("heads", "faint", "line: the largest α of a head", 200, 512, 840, 34);
+    label("heads", "faint", "line: largest α of a head", 200, 512, 840, 34);
     keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 444, pitch - 8, 48), "heads", isOne && k === t ? {} : { form: "word" }));
     for (let h = 0; h < count; h++) {
       const row = rowOf(weights, h, t), best = largestOf(row, 1)[0]!, alpha = row[best]!, to = pitch * (best + 0.5), x = 300 + each * h, from = x + each / 2;

@@ -77,7 +77,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const say = (stage: string, key: string, text: string, x: number, y: number, wide = 276) => put(key, text, boxAt(x - 10 / unit, y, wide, FLAT), stage, { form: "label", level: 1 }); // begins at x
     const by = (stage: string, letter: string) => (equations[stage] && equations[stage].length < 27 ? equations[stage] : called(letter)); // as it is computed
     for (const [stage, text, y] of [["v", called("v") === "v_i" ? by("value", "v") : called("v"), 92], ["α", `${called("α")}${isSoft ? ",  Σ_i α_i = 1" : ""}`, 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", `${called("memory")}:`, 484]] as const)
-      say(stage, `name ${stage}`, text, stage === "h" ? 400 : 176, y);
+      say(stage, `name ${stage}`, text, stage === "h" ? 400 : 168, y);
     say("h", "name own h", by("query", "q"), 103, 440, 320);
     label("c", "name own c", `c = Σ_i ${called("α")} ${called("v")}`, centre - wide / 2 - 182, 2, 170);
     const writes = panel.tokens.writes?.[row]?.[0], query = { form: "box", hue: 1, level: 0.25 } as const;

@@ -76,7 +76,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
     const say = (stage: string, key: string, text: string, x: number, y: number, wide = 276) => put(key, text, boxAt(x - 10 / unit, y, wide, FLAT), stage, { form: "label", level: 1 }); // begins at x
     const by = (stage: string, letter: string) => (equations[stage] && equations[stage].length < 27 ? equations[stage] : called(letter)); // as it is computed
-    for (const [stage, text, y] of [["v", called("v") === "v_i" ? by("value", "v") : called("v"), 92], ["α", `${called("α")}${isSoft ? ",  Σ_i α_i = 1" : ""}`, 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", `${called("memory")}:`, 484]] as const)
+    for (const [stage, text, y] of [["v", called("v") === "v_i" ? by("value", "v") : called("v"), 92], ["α", `${called("α")}${isSoft ? ", Σ_i α_i = 1" : ""}`, 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", `${called("memory")}:`, 484]] as const)
       say(stage, `name ${stage}`, text, stage === "h" ? 400 : 168, y);
     say("h", "name own h", by("query", "q"), 103, 440, 320);
     label("c", "name own c", `c = Σ_i ${called("α")} ${called("v")}`, centre - wide / 2 - 182, 2, 170);

@@ -62,7 +62,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     x[far] = left + gap - 4;
     idle.replaceChildren(...(isWhole && isSame ? [] : rows).flatMap((_, row) => lines(row, equals(rowOf(next, row)))));
     svg.replaceChildren(idle, chosen, ...list(near, true, texts[near], headings[near], left), ...list(far, false, texts[far], headings[far], right));
-    const width = Math.min(room, left + gap + right + 8), height = y(most);
+    const width = left + gap + right, height = y(most);
     put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
   };
 

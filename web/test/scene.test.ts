@@ -33,7 +33,7 @@ test("a stage stands right of all that it is computed from", () => {
   expect([...levels]).toEqual([["input", 0], ["before", 0], ["gate", 1], ["kept", 2], ["state", 3]]);
 });
 
-test("inside an attention each weight is an arc and each number stands in its box", () => {
+test("inside an attention the largest weight is an arc and each number stands in its box", () => {
   const made = (shape: number[], numbers: number[]): Values => ({ shape, raw: Float32Array.from(numbers), unit: 1 });
   const values = new Map(Object.entries({
     weights: made([1, 1, 2], [0.25, 0.75]), score: made([1, 1, 2], [1, 2]), query: made([1, 1, 2], [1, 0]), key: made([1, 2, 2], [1, 0, 2, 0]),
@@ -42,8 +42,8 @@ test("inside an attention each weight is an arc and each number stands in its bo
   const panel: ScenePanel = { ...PANEL, node: "a", rows: ["q"], columns: ["k", "l"] };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
   const arcs = edges.filter(({ name }) => name.startsWith("a head 0 query 0"));
-  expect(arcs.map(({ weight }) => weight)).toEqual([0.25, 0.75]);
-  arcs.forEach(({ points }, k) => expect(points.at(-1)![0]).toBe(310 + 620 * k)); // at its word
+  expect(arcs.map(({ weight }) => weight)).toEqual([0.75]);
+  expect(arcs[0]!.points.at(-1)![0]).toBe(930); // at its word
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
   expect([texts("a e 1"), texts("a α 1"), texts("a c own"), texts("a o out")]).toEqual([["2.00"], ["0.75"], ["7.00_{ ⋯}"], ["14.00"]]);
   for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);

@@ -83,6 +83,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     const silent = (head === null ? block.kinds[layer] ?? [] : []).flatMap((kind, k) => (kind === "silenced" ? [`head ${k}`] : []));
     return silent.length ? `Silenced: ${silent.join(", ")}. ` : "";
   }
+  const isSlide = () => Number.isFinite(tallOf(body, Infinity));
   const many = () => Math.max(block.rows.length, block.columns.length) > MOST_WORDS;
   const heights = () => layerAndHead(selection.now, drawing, block), isProduct = drawing.notes.some((note) => note.startsWith("rollout"));
 
@@ -97,7 +98,8 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     if (!reads) return;
     const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
     fill(reading, "“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!),
-      "”: weight ", h("b", {}, value.toFixed(Number.isFinite(tallOf(body, Infinity)) ? 2 : 4)));
+      "”: weight ", h("b", {}, value.toFixed(isSlide() ? 2 : 4)));
+    reading.hidden = parts.has("links") && isSlide(); // its lines say it
     fill(others, silence(layer, head), described(block, layer, head, isProduct, true), ...strongest(weights, 3, 0.005).flatMap((k, i) =>
       [i ? ", " : " · strongest: ", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
     for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
@@ -126,12 +128,12 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     if (parts.has("heads")) picker.select(layer, head);
     if (!map) return;
     const { rows, columns } = block;
-    const isWritten = parts.has("matrix") && !isOverview && Number.isFinite(tallOf(body, Infinity)) && (grid.element.clientWidth - LABELS) / map.width >= WRITTEN; // on a slide
+    const isWritten = parts.has("matrix") && !isOverview && isSlide() && (grid.element.clientWidth - LABELS) / map.width >= WRITTEN; // on a slide
     if (parts.has("matrix")) grid.show({
       height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: rowsOf[block.rowMeans], whole: isWritten,
       texts: isWritten ? rows.map((_, t) => Array.from(rowOf(map!, t), (weight) => weight.toFixed(2))) : [],
     });
-    if (parts.has("links")) joined.show(rows, columns, rowsOf[block.rowMeans], map);
+    if (parts.has("links")) joined.show(rows, columns, map);
     point();
     stage.changed();
   }

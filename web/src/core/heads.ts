@@ -9,7 +9,7 @@ const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, a
 const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
 const FAINT = 0.16, UNCLEAR = "no pattern"; // a kind that says nothing
 const MOST_WORDS = 12, MOST_ACROSS = 6, LEAST_PITCH = 11, PITCH = 34, HEAD = 36, SIDE = 18; // on a slide: words of a sentence and heads beside each other at most; pixels from word to word; over them; for the name of a layer
-const LEAST_WEIGHT = 0.2, THICK = 8, ARROW = 16, APART = 4; // of a line; pixels of the weight 1, and of the arrow below a head
+const LEAST_WEIGHT = 0.3, THICK = 8, ARROW = 16, APART = 4; // of a line; pixels of the weight 1, and of the arrow below a head
 
 export interface Heads {
   readonly element: HTMLElement;
@@ -25,7 +25,7 @@ const called = (head: number | null) => (head === null ? "mean" : `head ${head}`
 
 /** A head as a copy of the sentence: the words twice, joined by lines as wide as the weights, all pale but the thickest. */
 function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">, head: number, wide: number, pitch: number, joined: boolean): SVGElement {
-  const name = called(head), hue = head % 7, best = largest(map.values), does = `${rows[Math.floor(best / map.width)]} → ${columns[best % map.width]}`;
+  const name = called(head), hue = head % 7, best = largest(map.values), does = `${rows[Math.floor(best / map.width)]} → ${columns[best % map.width]} ${map.values[best]!.toFixed(2)}`;
   const limit = APART + Math.min(wide * 0.36, Math.max(...[...rows, ...columns].map((word) => widthOf(word, 12))) + 2);
   const y = (place: number) => HEAD + (place + 0.5) * pitch, [from, to] = [limit + 3, wide - limit - 3], middle = wide / 2, foot = HEAD + Math.max(rows.length, columns.length) * pitch;
   const order = Array.from(map.values, (_, k) => k).filter((k) => map.values[k]! >= LEAST_WEIGHT).sort((a, b) => map.values[a]! - map.values[b]!);
@@ -34,7 +34,7 @@ function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">,
     ...[name, does].map((text, k) => s("text", { class: `fv-name fv-line-${hue}`, x: wide / 2, y: 12 + 15 * k, "text-anchor": "middle" }, fitted(text, wide, 12))),
     ...order.map((k) => {
       const weight = map.values[k]!, [a, b] = [y(Math.floor(k / map.width)), y(k % map.width)];
-      return s("path", { class: `fv-curve fv-line-${hue}`, d: `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`, opacity: k === best ? 1 : 0.3, style: `stroke-width: ${0.6 + THICK * weight}px` });
+      return s("path", { class: `fv-curve fv-line-${hue}`, d: `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`, opacity: k === best ? 1 : 0.45, style: `stroke-width: ${0.6 + THICK * weight}px` });
     }), ...side(rows, limit, "end"), ...side(columns, wide - limit, "start"),
     joined && s("path", { class: `fv-curve fv-line-${hue}`, d: `M${middle} ${foot}v${ARROW - 2}m-4 -5l4 5l4 -5` }));
 }
@@ -87,7 +87,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     grid.replaceChildren(h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
       const map = maps.map(layer, head);
       return map ? copied(map, block, head, wide, pitch, most > 1) : h("span");
-    }), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column:1/-1;margin:0" }, "left reads right; width: weight, none under 0.2"));
+    }), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column:1/-1;margin:0" }, "lines: α ≥ 0.3"));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

@@ -5,7 +5,6 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
-const FAINT = 0.2; // smaller weights are not drawn
 const LINE = 33, PAIR = 2, FLAT = 38, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others; numbers of a vector; height of one in a box; stages whose zeros are grey
 const APART = 56; // from the boxes of a cell to the next ones
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
@@ -58,34 +57,31 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function heads() {
     const weights = values.get("weights")!, [count = 1] = weights.shape, t = panel.row, keys = panel.columns.slice(0, MOST), pitch = WIDE / keys.length, each = 936 / count;
     put(`query ${t}`, `c of “${panel.rows[t]!}”`, boxAt(0, 77, 290, 42), "heads", { form: "word" });
-    label("heads", "faint", `lines: α ≥ ${FAINT}`, 200, 512, 840, 34);
+    label("heads", "faint", "line: largest α of a head", 200, 512, 840, 34);
     keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 444, pitch - 8, 48), "heads", isOne && k === t ? {} : { form: "word" }));
     for (let h = 0; h < count; h++) {
-      const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, from = x + each / 2;
-      put(`chip ${h}`, "", boxAt(x, 58, each, 80), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
-      row.slice(0, MOST).forEach((alpha, k) => {
-        const to = pitch * (k + 0.5) + Math.min(16, pitch / (count + 1)) * (h - (count - 1) / 2); // at its word
-        if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 138), at(from, 290), at(to, 290), at(to, 440)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
-      });
+      const row = rowOf(weights, h, t), best = largestOf(row, 1)[0]!, alpha = row[best]!, to = pitch * (best + 0.5), x = 300 + each * h, from = x + each / 2;
+      put(`chip ${h}`, "", boxAt(x, 58, each, 80), "heads", { texts: [`c^${h}`, `${panel.columns[best]!} ${written(alpha)}`], hue: hueOf(h), level: 0.4 });
+      if (best < MOST) line(`head ${h} query ${t} ${best}`, [at(from, 138), at(from, 290), at(to, 290), at(to, 440)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
     }
   }
 
   /** One query in numbers: k, e, α and v of each key from below, their mean above, and at the left what belongs to the query. */
   function numbers() {
     const { head, row, letters, equations } = panel, weights = rowOf(values.get("weights")!, head, row), scores = rowOf(values.get("score")!, head, row);
-    const keys = largestOf(weights, KEYS - 1), first = 440, pitch = (WIDE - first) / keys.length, wide = Math.min(134, pitch - 10), top = Math.max(...weights), best = weights.indexOf(top);
+    const keys = largestOf(weights, KEYS - 1), first = 456, pitch = (WIDE - first) / keys.length, wide = Math.min(134, pitch - 10), top = Math.max(...weights), best = weights.indexOf(top);
     const size = values.get("key")!.shape[2] ?? 0, few = (more: string) => (size > 1 ? more : ""), number = (stage: string, position = row) => written(rowOf(values.get(stage)!, head, position)[0]!), factor = (text: string) => (text[0] === "−" ? `(${text})` : text);
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
     const cell = (key: string, x: number, y: number, text: string, stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, FLAT), stage, { texts: [text], hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
-    const say = (stage: string, key: string, text: string, x: number, y: number, wide = 240) => put(key, text, boxAt(x - 10 / unit, y, wide, FLAT), stage, { form: "label", level: 1 }); // begins at x
+    const say = (stage: string, key: string, text: string, x: number, y: number, wide = 276) => put(key, text, boxAt(x - 10 / unit, y, wide, FLAT), stage, { form: "label", level: 1 }); // begins at x
     const by = (stage: string, letter: string) => (equations[stage] && equations[stage].length < 27 ? equations[stage] : called(letter)); // as it is computed
-    for (const [stage, text, y] of [["v", by("value", "v"), 92], ["α", called("α"), 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", called("memory"), 484]] as const)
-      say(stage, `name ${stage}`, text, 186, y);
+    for (const [stage, text, y] of [["v", called("v") === "v_i" ? by("value", "v") : called("v"), 92], ["α", `${called("α")}${isSoft ? ", Σ_i α_i = 1" : ""}`, 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", `${called("memory")}:`, 484]] as const)
+      say(stage, `name ${stage}`, text, stage === "h" ? 400 : 168, y);
     say("h", "name own h", by("query", "q"), 103, 440, 320);
     label("c", "name own c", `c = Σ_i ${called("α")} ${called("v")}`, centre - wide / 2 - 182, 2, 170);
     const writes = panel.tokens.writes?.[row]?.[0], query = { form: "box", hue: 1, level: 0.25 } as const;
-    put("h word", (writes ? "after " : "") + panel.rows[row]!, boxAt(2, 484, 170, FLAT), "h", query);
+    put("h word", (writes ? "after " : "") + panel.rows[row]!, boxAt(2, 484, writes ? 250 : 170, FLAT), "h", query);
     for (const [stage, text, y, tall] of [["c", "2. mix", 58, 152], ["e", "1. compare", 274, 160]] as const) {
       put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
       say(stage, `${stage} step`, text, 12, y - 44);
@@ -96,7 +92,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     if (isSoft) put("α softmax", "softmax", boxAt(first, 226, pitch * keys.length - pitch + wide, 32), "α", { hue: 5 });
     if (!isOne) {
       if (writes) say("c", "c writes", `→ ${writes}`, centre + wide / 2 + 12, 2);
-      for (const stage of ["", "q", "k", "v"]) for (const [side, x] of [["decoder", 87], ["encoder", centre]] as const) label(`${stage} work`, `h ${side} ${stage}`, `${side} side`, x - 85, 524, 170, 34);
+      for (const stage of ["", "q", "k", "v"]) for (const [side, x] of [["decoder", writes ? 127 : 87], ["encoder", centre]] as const) label(`${stage} work`, `h ${side} ${stage}`, `${side} side`, x - 85, 524, 170, 34);
     }
     keys.forEach((k, place) => {
       const x = first + pitch * place, to = middle(place);
@@ -179,10 +175,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     label("E", "E name q", `Q${part("query", q)}`, 84, down - 44, one * q + 92);
     label("E", "E name k", `Kᵀ${part("key", q)}`, right - 246, 25 + 20 * q, 236);
     label("E", "E name e", "E", right, down - 44, e * count);
-    const v = Math.min(2, few("value")), each = 112, apart = 44, aside = 176, a = Math.min(130, (1226 - 130 - 2 * each * v - apart - aside) / count), high = Math.min(84, 470 / count), second = 130 + a * count + aside, third = second + each * v + apart, half = 65 + (high * count) / 2;
+    const v = Math.min(2, few("value")), each = 106, apart = 44, aside = 170, a = Math.min(130, (1226 - 130 - 2 * each * v - apart - aside) / count), high = Math.min(84, 470 / count), second = 130 + a * count + aside, third = second + each * v + apart, half = 65 + (high * count) / 2;
     words("A", 84, high);
     rows.slice(0, count).forEach((word, s) => {
-      put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 6, 34), "A", { form: "word" });
+      put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 2, 34), "A", { form: "word" });
       put(`A value ${s}`, word, boxAt(second - 132, 84 + high * s, 124, high), "A", { form: "word" });
     });
     grid("A", "a", "weights", 130, 84, a, high, [count, count], [row], 5);

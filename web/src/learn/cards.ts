@@ -7,7 +7,7 @@ import type { SilencedHead } from "../studio/api";
 
 export const CARDS = [
   ["silence", "Silence a head", "Set its weights to 0: who misses it?"],
-  ["force", "Force another word", "Put in the runner-up; the rest follows."],
+  ["force", "Force another word", "Put in another; which words follow?"],
   ["adjectives", "Which head reverses adjectives?", "Find “red house” → “maison rouge”."],
   ["wrong", "Make it wrong", "Reverse the order of your words."],
 ] as const;
@@ -44,12 +44,9 @@ export function reversing(map: AttentionDrawing): { head: SilencedHead; row: num
   return { head: found[0], row, words: `“${found[2][row]}” and “${found[2][row + 1]}”` };
 }
 
-/** The word of an answer whose runner-up is most probable, and that one. */
-export function runnerUp(said: readonly Said[]): [number, number] | undefined {
-  const rivals = said.map(({ token }) => token?.special ? undefined : token?.alternatives.find(({ id }) => id !== token.id));
-  const place = largest(rivals.map((rival) => rival?.p ?? -1));
-  return rivals[place] && [place, rivals[place].id];
-}
+/** What might stand in place of each word of an answer, the most probable first. */
+export const rivals = (said: readonly Said[]) => said.flatMap(({ token }, place) => (token && !token.special ? token.alternatives.filter(({ id }) => id !== token.id).map((rival) => [place, rival] as const) : []))
+  .sort(([, a], [, b]) => b.p - a.p);
 
 export const CROSSING = "Our honest cousin returned to this old library."; // notre cousin honnête
 

@@ -7,7 +7,7 @@ import type { SilencedHead } from "../studio/api";
 
 export const CARDS = [
   ["silence", "Silence a head", "Set its weights to 0: who misses it?"],
-  ["force", "Force another word", "Put in the runner-up; the rest follows."],
+  ["force", "Force another word", "Put in another; which words follow?"],
   ["adjectives", "Which head reverses adjectives?", "Find “red house” → “maison rouge”."],
   ["wrong", "Make it wrong", "Reverse the order of your words."],
 ] as const;
@@ -33,7 +33,7 @@ const crosses = ({ values, height, width }: Matrix, row: number) => row + 1 < he
   && largest(values.subarray(row * width, (row + 1) * width)) === largest(values.subarray((row + 1) * width, (row + 2) * width)) + 1;
 
 /** Of two words, no short ones such as “ne”, that cross in the mean of all heads the head that crosses them most clearly; none where nothing crosses. */
-export function reversing(map: AttentionDrawing): { head: SilencedHead; row: number; words: string } | undefined {
+export function reversing(map: AttentionDrawing): { head: SilencedHead; row: number; rows: readonly string[]; words: string } | undefined {
   const all = heads(map), words = all[0]?.[2] ?? [], isLong = (row: number) => Math.min(words[row]?.length ?? 0, words[row + 1]?.length ?? 0) > 3, [, { height, width }] = all[0] ?? [, { height: 0, width: 0 }];
   const values = new Float64Array(height * width);
   for (const [, matrix] of all) matrix.values.forEach((value, i) => { values[i]! += value / all.length; });
@@ -41,15 +41,13 @@ export function reversing(map: AttentionDrawing): { head: SilencedHead; row: num
   const mean = { values, height, width }, row = best(Array.from({ length: height }, (_, t) => t), (t) => weight(mean, t));
   if (row === undefined || !weight(mean, row)) return undefined;
   const found = best(all, ([, matrix]) => weight(matrix, row))!;
-  return { head: found[0], row, words: `“${found[2][row]}” and “${found[2][row + 1]}”` };
+  return { head: found[0], row, rows: found[2], words: `“${found[2][row]}” and “${found[2][row + 1]}”` };
 }
 
-/** The word of an answer whose runner-up is most probable, and that one. */
-export function runnerUp(said: readonly Said[]): [number, number] | undefined {
-  const rivals = said.map(({ token }) => token?.special ? undefined : token?.alternatives.find(({ id }) => id !== token.id));
-  const place = largest(rivals.map((rival) => rival?.p ?? -1));
-  return rivals[place] && [place, rivals[place].id];
-}
+const begins = (text: string) => /^\s*\p{Lu}/u.test(text);
+/** Two words that might stand in place of each of an answer, the first first: others depend on them. */
+export const rivals = (said: readonly Said[]) => said.flatMap(({ token }, place) => (token?.alternatives ?? [])
+  .filter(({ id, text }) => id !== token!.id && /^\s*\p{L}/u.test(text) && begins(text) === begins(token!.text)).slice(0, 2).map((rival) => [place, rival] as const));
 
 export const CROSSING = "Our honest cousin returned to this old library."; // notre cousin honnête
 

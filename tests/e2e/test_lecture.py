@@ -381,7 +381,7 @@ def test_what_the_mouse_reads_covers_no_axis(visit: Callable[..., Any], width: i
     slide = wait(page, "lecture")
     slide.locator(".fv-chart").hover()
     reading = slide.locator(".fv-reading").bounding_box()
-    assert slide.locator(".fv-reading b").count() == 4
+    assert slide.locator(".fv-reading b").count() == 3
     texts = slide.locator(".fv-chart text").all()
     assert texts
     for text in texts:

@@ -147,7 +147,8 @@ class PatchStem(Stem):
         x: Tensor = self.patches(inputs).flatten(2).mT  # (B, D, h, w) -> (B, h·w, D)
         if self.class_token is None:
             return x
-        return torch.cat((self.class_token.to(x.dtype).expand(len(x), 1, -1), x), dim=1)
+        first = self.class_token.to(x.dtype).expand(len(x), 1, -1)
+        return torch.cat((first, x), dim=1)
 
 
 def grid_labels(height: int, width: int) -> list[str]:
@@ -189,7 +190,8 @@ class SeriesPatches(Stem):
         return [min(i * self.config.stride, last) for i in range(self.places)]
 
     def forward(self, inputs: Float[Tensor, "B L C"]) -> Float[Tensor, "B T D"]:
-        padded = torch.cat((inputs, inputs[:, -1:].expand(-1, self.config.stride, -1)), dim=1)
+        repeated = inputs[:, -1:].expand(-1, self.config.stride, -1)
+        padded = torch.cat((inputs, repeated), dim=1)
         patches = padded.unfold(1, self.config.size, self.config.stride)  # (B, T, C, P)
         return self.project(patches.flatten(2))
 

@@ -45,7 +45,8 @@ class Sparsemax(Normalizer, kind="sparsemax"):
         support = (1 + rank * ordered > sums).sum(dim=-1, keepdim=True)
         threshold = (sums.gather(-1, support - 1) - 1) / support
         weights = (z - threshold).clamp(min=0)
-        return _with_slope(scores, weights, (weights > 0).to(weights.dtype))
+        slope = (weights > 0).to(weights.dtype)
+        return _with_slope(scores, weights, slope)
 
 
 class Entmax15(Normalizer, kind="entmax15"):

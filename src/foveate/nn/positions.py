@@ -83,7 +83,8 @@ class Sinusoidal(Position):
     def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
         """Return the encoding of each position."""
         angles = _angles(at, size + size % 2, self.config.base)  # (T, ⌈D/2⌉)
-        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :size]
+        waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
+        return waves.flatten(-2)[..., :size]
 
 
 class Learned(Position):

@@ -164,10 +164,8 @@ def chain() -> SceneDrawing:
             fill = {"hue": Hue.LAYER} if k else {"hue": Hue.QUERY, "level": 0.4}
             made.node(f"step {t} {k}", "", box, texts=[name, f"{chance:.3f}"], **fill)
     product, surprise = total_of([log(p) for p in SENTENCE.values()]).split("; ")
-    texts, box = (
-        [f"product of the orange p {product}", surprise],
-        (pitch + 20, 464, WIDE - pitch - 26, 90),
-    )
+    texts = [f"product of the orange p {product}", surprise]
+    box = pitch + 20, 464, WIDE - pitch - 26, 90
     made.node("total", "", box, form="label", texts=texts)
     caption = "Every step is a classification: one class per word of the vocabulary."
     return made.drawing(f"p of the sentence: {prod(SENTENCE.values()):.2g}", caption=caption)

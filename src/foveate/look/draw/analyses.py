@@ -158,9 +158,8 @@ def importances(
         for row, figures in zip(values, layers, strict=True):
             row[: len(figures)] = figures
         rows = [f"layer {n}" for n in range(len(layers))]
-        columns = [f"head {n}" for n in range(values.shape[1])]
-        drawn = sheet(spaced(block), values, rows, columns, "", lost_is, scale, 0.6, written=True)
-        sheets.append(drawn)
+        heads = [f"head {n}" for n in range(values.shape[1])]
+        sheets += [sheet(spaced(block), values, rows, heads, "", lost_is, scale, 0.6, written=True)]
     return SheetGrid(sheets=sheets, title=f"{title}: {lost_is}", caption=caption)
 
 

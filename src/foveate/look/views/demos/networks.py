@@ -157,9 +157,8 @@ def reach(
         made.node(f"{family} frame", "", frame, form="frame", hue=1)
         _network(made, family, middles, shares, at, end)
         parts.append(f"{texts[least]} {TABLES['families in a sentence'][family]}")
-    text = f"Influence of “{words[least]}”: {', '.join(parts)}."
     title = f"Influence: ‖∂y_{at + 1} / ∂x_i‖, {'un' * (not trained)}trained; the largest is 1"
-    return made.drawing(title, caption=text)
+    return made.drawing(title, caption=f"Influence of “{words[least]}”: {', '.join(parts)}.")
 
 
 def _network(
@@ -169,19 +168,23 @@ def _network(
     x, lands, count, both = middles[at], end - 228, len(middles), family[:2] == "bi"
     if family in CHAINED:
         after = np.linspace(WIDE - 370, WIDE - 44, count * (family in TRANSLATORS))
-        states = np.append(middles, after)
-        names = [f"{'hs'[k >= count]}_{k % count + 1}" for k in range(len(states))]
-        made.cells(f"{family} state", states, end - 174, CELL, names, 0 * states, hue=2)
-        for k, middle in enumerate(middles):
-            made.edge(f"{family} in {k}", (middle, end - 102), (middle, end - 124))
-        two = both or family == "lstm"  # chains: back, or of the cell
-        made.chain(f"{family} 1", states, CELL / 2, end - 149 - 10 * two, hue=2)
-        if two:
-            made.chain(f"{family} 2", middles, CELL / 2, end - 139, 1 - 2 * both, hue=1 + both)
+        wide = CELL - 8 * both
+        ways = [(-26.0, end - 192, 1), (26.0, end - 172, -1)] if both else [(0.0, end - 174, 1)]
+        for aside, top, way in ways:  # a bidirectional network has two chains
+            own = np.append(middles + aside, after if way > 0 else [])
+            letters = "gh"[way > 0] * count + "s" * len(after)
+            names = [f"{letters[k]}_{k % count + 1}" for k in range(len(own))]
+            made.cells(f"{family} state {way}", own, top, wide, names, 0 * own, hue=2)
+            high = top + CELL / 2 - 15 * way * both - 10 * (family == "lstm")
+            made.chain(f"{family} {way}", own, wide / 2, high, way, hue=2)
+            for k, middle in enumerate(middles + aside):
+                made.edge(f"{family} in {way} {k}", (middle, end - 102), (middle, top + CELL))
+            if way > 0 or not len(after):
+                x = own[-count:][at]
+                made.edge(f"{family} out {way}", (x, top), (x, lands + 22), hue=2, tag="")
         if family == "lstm":
-            made.node("c", "c", (middles[:2].mean() - 20, end - 138, 40, 36), form="label")
-        x = states[-count:][at]
-        made.edge(f"{family} out", (x, end - 174), (x, lands + 22), hue=2, tag="")
+            made.chain("lstm c", middles, CELL / 2, end - 139, hue=1)
+        x = np.append(middles, after)[-count:][at]
     if family not in CHAINED or family in ATTENDING:
         foot = end - (174 if family in CHAINED else 102)
         for s in np.flatnonzero(shares).tolist():
@@ -189,7 +192,7 @@ def _network(
             bends = (start, foot), (start, lands + 22 * (not side)), (x + 40 * side, lands)
             made.edge(f"{family} direct {s} {at}", *bends[: 3 if side else 2], hue=5, tag="")
     if family in ATTENDING:
-        made.node("α", f"α_{{{at + 1},i}}", (x - 145, lands + 2, 100, 40), form="label")
+        made.node("α", f"α_{{{at + 1},i}}", (x - 145, lands + 2 - 46 * both, 100, 40), form="label")
     made.node(f"{family} y", f"y_{at + 1}", (x - 40, lands - 22, 80, 44), hue=3, level=0.25)
 
 
@@ -199,14 +202,13 @@ def vanishing(
     forget: Annotated[tuple[float, ...], Field(description="biases of forget gates; repeat")]
     = (0.0, 3.0),
 ) -> LinesDrawing:  # fmt: skip
-    """Draw the gradient's norm against distance, for each cell."""
+    """Draw the gradient's norm against distance, as a mean over several positions."""
     models, text = {"RNN (tanh)": recurrent("rnn")}, ids(length)
     for bias in forget:
         models[f"LSTM, forget bias\xa0{bias:g}"] = recurrent("lstm", bias)
     norms = {name: attends(model, partial(model, text, None), 1) for name, model in models.items()}
-    drawn = gradients(norms, max(3, length * 3 // 4))  # means over few positions are left out
     caption = "Before training: each step multiplies the RNN's gradient; an open gate keeps it."
-    return drawn.model_copy(update={"caption": caption})
+    return gradients(norms, max(3, length * 3 // 4)).model_copy(update={"caption": caption})
 
 
 @demo

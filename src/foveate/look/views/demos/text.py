@@ -165,8 +165,7 @@ def chain() -> SceneDrawing:
             made.node(f"step {t} {k}", "", box, texts=[name, f"{chance:.3f}"], **fill)
     product, surprise = total_of([log(p) for p in SENTENCE.values()]).split("; ")
     texts = [f"product of the orange p {product}", surprise]
-    box = pitch + 20, 464, WIDE - pitch - 26, 90
-    made.node("total", "", box, form="label", texts=texts)
+    made.node("total", "", (pitch + 20, 464, WIDE - pitch - 26, 90), form="label", texts=texts)
     caption = "Every step is a classification: one class per word of the vocabulary."
     return made.drawing(f"p of the sentence: {prod(SENTENCE.values()):.2g}", caption=caption)
 

@@ -302,7 +302,7 @@ def test_the_presenter_points_at_the_slide_and_shows_its_stage(visit: Callable[.
     second.reload()
     second.get_by_test_id("spent").get_by_text("01:4").wait_for()
     second.get_by_test_id("minutes").fill("2")
-    second.get_by_text("the plan: 0").wait_for()
+    second.get_by_text("ahead: 0").wait_for()
     second.get_by_test_id("reset").click()
     second.get_by_test_id("spent").get_by_text("00:0").wait_for()
     page.goto(page.url.partition("#")[0] + "#/demos")

@@ -381,7 +381,7 @@ def rnn(
     below = [inputs, *map(rows.__getitem__, states)][-2][1 % n]
     sums = f"{w[-1]:g} · {round(below, 2):g} + {u[-1]:g} · {h[0]:.2f} + {b:g}"
     captions = {  # of the rows that are new
-        f"Without a sigmoid, y may be below 0: y_{y.index(min(y)) + 1} = {min(y):.2f}.":
+        f"Without a sigmoid, y may be below 0: y_{y.index(min(y)) + 1} = {min(y):.2f}":
             ["y_t"] * (head is not None),
         f"Layer {len(w)} reads layer {len(w) - 1}: h_2{own} = tanh({sums}) = {h[1 % n]:.2f}":
             ["x_t", *states] * (len(w) > 1 < n),

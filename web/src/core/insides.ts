@@ -191,7 +191,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** The first numbers of a vector, as they are written, and dots for the others. */
   function vector(stage: string, head: number, most = 1, position = panel.row): string {
     const all = rowOf(values.get(stage)!, head, position);
-    return Array.from(all.slice(0, most), written).join(" ") + (all.length > most ? "_{ ⋯}" : "");
+    return Array.from(all.slice(0, most), written).join(" ") + (all.length > most ? " ⋯" : "");
   }
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */

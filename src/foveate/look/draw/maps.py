@@ -242,8 +242,9 @@ def attention(
     """
     block = block or record.first_block()
     record.select(block, layer, head)  # refuses unknown ones now, not during drawing
+    if scale is not None:
+        colors.scale(scale)  # raises if there is none
     scale = scale or "absolute"
-    colors.scale(scale)  # raises if there is none
     names = record.names(block)
     place = range(len(names))[layer]
     name, heads = block_of(names[place]), len(record.maps[names[place]])

@@ -114,9 +114,8 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             made.fan(f"path of others {layer}", middles, ends, others, hue=Hue.KEY)
             made.fan(f"path {layer}", middles, ends, taken, hue=Hue.QUERY)
             x, y = np.array([middles[[at, path[-1]]], ends[::-1]]) @ [0.62, 0.38]
-            factor, name = [f"× {hop[at, path[-1]]:.2f}"], [f"layer {layer}", f"Ā_{layer}"]
-            place = x - 52, y - CELL / 2, 104, CELL
-            made.node(f"factor {layer}", "", place, texts=factor, hue=Hue.QUERY)
+            text, name = f"× {hop[at, path[-1]]:.2f}", [f"layer {layer}", f"Ā_{layer}"]
+            made.node(f"factor {layer}", text, (x - 126, y - CELL / 2, 104, CELL), form="label")
             made.node(f"layer {layer}", "", (0, y - 38, 200, 76), form="label", texts=name)
         for k in range(count) if down else [query]:
             box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]

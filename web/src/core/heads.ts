@@ -87,7 +87,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     grid.replaceChildren(h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
       const map = maps.map(layer, head);
       return map ? copied(map, block, head, wide, pitch, most > 1) : h("span");
-    }), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column:1/-1;margin:0" }, "lines: α ≥ 0.3"));
+    }), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column:1/-1;margin:0" }, `lines: α ≥ ${LEAST_WEIGHT}`));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

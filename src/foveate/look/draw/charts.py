@@ -14,7 +14,6 @@ from rich.cells import cell_len
 
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
-from foveate.look.draw.colors import Hue
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import (
     Arrays,
@@ -167,19 +166,18 @@ def line_chart(
     x: Floats | Sequence[float] | None, curves: Mapping[str, Floats | Sequence[float]],
     across: str = "", up: str = "", title: str = "", log: Literal["", "x", "y", "xy"] = "",
     bands: Bands | None = None, labels: Sequence[str] = (),
-    marks: Mapping[str, float] | None = None, caption: str = "", faint: str = "",
+    marks: Mapping[str, float] | None = None, caption: str = "",
 ) -> LinesDrawing:  # fmt: skip
     """Return a chart with a line for each name over the same positions; ``marks`` have names.
 
-    Positions are 1, 2, … by default; a line with fewer values ends earlier; ``faint`` is grey.
+    Positions are 1, 2, … by default; a line with fewer values ends earlier.
     """
     longest = max(map(len, curves.values()), default=0)
     x = np.arange(1.0, 1 + longest) if x is None else np.asarray(x, float)
     lines = {name: np.append(y, np.full(len(x) - len(y), np.nan)) for name, y in curves.items()}
-    grey = {faint: {"hue": Hue.LAYER, "faint": True}}
     return LinesDrawing(
         title=title, caption=caption, x=x, across=across, up=up, log=log, labels=list(labels),
-        curves=[Curve(name=n, y=y, **_band(bands, n), **grey.get(n, {})) for n, y in lines.items()],
+        curves=[Curve(name=name, y=y, **_band(bands, name)) for name, y in lines.items()],
         marks=[Mark(x=place, label=label) for label, place in (marks or {}).items()],
     )  # fmt: skip
 

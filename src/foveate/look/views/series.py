@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from foveate.data.series import Windows, labels
 from foveate.decode.search import token_log_probabilities
 from foveate.look.draw.charts import ForecastDrawing, LinesDrawing, PanelGrid, line_chart
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, sheet
 from foveate.look.views import view
 from foveate.look.views.examples import attends, evaluated_split, exposed, forecasts
@@ -60,9 +61,10 @@ def forecast(
         range(len(dates)), {"forecast": middle, "actual": truth}, "date",
         f"{name} ({unit})" if unit else name, f"{name} from {dates[read]}",
         bands={"forecast": (band[0], band[1])} if len(levels) > 1 else {}, labels=dates,
-        marks={"read up to t": read - 1}, faint="actual",
+        marks={"read up to t": read - 1},
         caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if len(levels) > 1 else "",
     )  # fmt: skip
+    lines.curves[1] = lines.curves[1].model_copy(update={"hue": Hue.LAYER, "faint": True})
     strip = None if attends(run) else attention_strip(run, windows, text, target, layer, head)
     return ForecastDrawing(title=lines.title, lines=lines, strip=strip)
 

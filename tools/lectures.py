@@ -54,12 +54,13 @@ slowest slide appeared after 0.21 s.
 ## The presenter's window
 
 `w` opens a second window for the presenter's screen, with the notes of the step, the current slide
-with its stage and the proportions of the projector, what comes next (a stage or a slide), a clock, and
-← and → (buttons and keys) to change slides. A timer runs against the minutes that you plan (at first
-1.5 a step) and shows by how many steps you are ahead or behind, in red above one. While the mouse is over the current slide, a red dot points at
-the same place on the projector. The projector shows only the slide, and notes only after `n`. Both
-windows belong to one browser; nothing is sent to the server. If either window is closed, hidden or
-reloaded, the other says so and the lecture continues.
+with its stage and the proportions of the projector, what comes next (a stage or a slide), a clock,
+and ← and → (buttons and keys) to change slides. A timer runs against the minutes that you plan (at
+first 1.5 a step) and shows by how many steps you are ahead or behind, in red above one. While the
+mouse is over the current slide, a red dot points at the same place on the projector. The projector
+shows only the slide, and notes only after `n`. Both windows belong to one browser; nothing is sent
+to the server. If either window is closed, hidden or reloaded, the other says so and the lecture
+continues.
 
 ## On paper and on your own slides
 

@@ -72,7 +72,7 @@ def test_a_model_is_drawn_on_a_sentence_that_is_typed(visit: Callable[..., Any],
         ".map((text) => text.getBoundingClientRect().height)"
     )
     assert min(heights) > 9
-    assert "All tokens are read" in page.locator(".fv-scene-caption").inner_text()
+    assert "The source is read at once" in page.locator(".fv-scene-caption").inner_text()
     window = picture.locator("xpath=..")
     assert window.evaluate("(view) => view.scrollWidth <= view.clientWidth + 8")
 

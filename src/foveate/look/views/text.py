@@ -211,14 +211,14 @@ def growing(
     tokenizer = runs[0].need(TextToText, "read a text").tokenizers[0]
     pieces = [tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids]
     read = " ".join(pieces).replace(" .", ".").split()
-    given = {"source": words} | ({"read as": read} if SPECIALS[UNK] in read else {})
-    given["reference"] = expected
+    known = {"source": words} | ({"read as": read} if SPECIALS[UNK] in read else {})
+    known["reference"] = expected
     if len(runs) > 1:
         outputs = [_words(str(run.translate([source])[0])) for run in runs]
-        return compared(given, zip(described(runs), outputs, strict=True))
+        return compared(known, zip(described(runs), outputs, strict=True))
     ends = np.unique(np.linspace(1, len(words), min(MOST_ROWS, len(words))).round().astype(int))
     beginnings = [" ".join(words[:end]) for end in ends]
-    rows: list[list[Cell]] = [[name, " ".join(each), ""] for name, each in given.items()]
+    rows: list[list[Cell]] = [[name, " ".join(each), ""] for name, each in known.items()]
     for end, answer in zip(ends, runs[0].translate(beginnings), strict=True):
         output = _words(str(answer))
         right = f"{sum(in_order(output, expected)):.0f} of {len(expected)}"
@@ -229,15 +229,15 @@ def growing(
     )  # fmt: skip
 
 
-def compared(given: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -> SceneDrawing:
-    """Draw outputs below what is given, word by word; orange ones are not in the reference."""
-    outputs, reference = [*written], given["reference"]
-    made, rows = SceneMaker(), [*given.items(), *outputs]
+def compared(known: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -> SceneDrawing:
+    """Draw outputs below the known texts, word by word; orange ones are not in the reference."""
+    outputs, reference = [*written], known["reference"]
+    made, rows = SceneMaker(), [*known.items(), *outputs]
     sizes = [[17.0 * len(word) + 40 for word in words] for _, words in rows]
     pitch, scale = HIGH / len(rows), (WIDE - BESIDE) / max(map(sum, sizes))
     for number, (name, words) in enumerate(rows):
         right, titles = [True] * len(words), wrap([name], 14)
-        if number >= len(given):
+        if number >= len(known):
             right = [*map(bool, in_order(words, reference))]
             titles.append(f"{sum(right)} of {len(reference)} right")
         y, starts = pitch * (number + 0.5), BESIDE + scale * np.cumsum([0, *sizes[number]])
@@ -246,7 +246,7 @@ def compared(given: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -
             box = starts[k], y - 20, starts[k + 1] - starts[k] - 12, 40
             hue = Hue.KEY if word == SPECIALS[UNK] else Hue.LAYER if good else Hue.GRADIENT
             made.node(f"text {number} word {k}", word, box, hue=hue, level=0.25)
-    return made.drawing(" ".join(given["source"]), caption="Orange: not in the reference.")
+    return made.drawing(" ".join(known["source"]), caption="Orange: not in the reference.")
 
 
 def _words(text: str) -> list[str]:

@@ -256,8 +256,8 @@ def sinusoids(
         t, turn = np.linspace(0, length, 32 * length + 1), 2 * np.pi / rates
         curves, blank = dict[str, Floats](), np.isin(np.arange(len(t)), (1, 31, 33, len(t) - 2))
         for i in waves:  # blank around the points
-            told = ",\xa0".join(f"{np.sin(n * rates[i]):.2f}" for n in (0, 1, length))
-            name = f"i\xa0=\xa0{i}: wavelength\xa0{turn[i]:,.{turn[i] < 100:d}f}; ●\xa0{told}"
+            points = ",\xa0".join(f"{np.sin(n * rates[i]):.2f}" for n in (0, 1, length))
+            name = f"i\xa0=\xa0{i}: wavelength\xa0{turn[i]:,.{turn[i] < 100:d}f}; ●\xa0{points}"
             curves[name.replace("-", "−")] = np.where(blank, np.nan, np.sin(t * rates[i]))
         return line_chart(
             t, curves, "position t", f"sin(2π t / wavelength); ● t = 0, 1, {length}", "Sinusoids",

@@ -170,18 +170,18 @@ def _network(
         after = np.linspace(WIDE - 370, WIDE - 44, count * (family in TRANSLATORS))
         wide = CELL - 8 * both
         ways = [(-26.0, end - 192, 1), (26.0, end - 172, -1)] if both else [(0.0, end - 174, 1)]
-        for aside, top, way in ways:  # a bidirectional network has two chains
-            own = np.append(middles + aside, after if way > 0 else [])
-            letters = "gh"[way > 0] * count + "s" * len(after)
+        for aside, top, sign in ways:  # a bidirectional network has two chains
+            own = np.append(middles + aside, after if sign > 0 else [])
+            letters = "gh"[sign > 0] * count + "s" * len(after)
             names = [f"{letters[k]}_{k % count + 1}" for k in range(len(own))]
-            made.cells(f"{family} state {way}", own, top, wide, names, 0 * own, hue=2)
-            high = top + CELL / 2 - 15 * way * both - 10 * (family == "lstm")
-            made.chain(f"{family} {way}", own, wide / 2, high, way, hue=2)
+            made.cells(f"{family} state {sign}", own, top, wide, names, 0 * own, hue=2)
+            high = top + CELL / 2 - 15 * sign * both - 10 * (family == "lstm")
+            made.chain(f"{family} {sign}", own, wide / 2, high, sign, hue=2)
             for k, middle in enumerate(middles + aside):
-                made.edge(f"{family} in {way} {k}", (middle, end - 102), (middle, top + CELL))
-            if way > 0 or not len(after):
+                made.edge(f"{family} in {sign} {k}", (middle, end - 102), (middle, top + CELL))
+            if sign > 0 or not len(after):
                 x = own[-count:][at]
-                made.edge(f"{family} out {way}", (x, top), (x, lands + 22), hue=2, tag="")
+                made.edge(f"{family} out {sign}", (x, top), (x, lands + 22), hue=2, tag="")
         if family == "lstm":
             made.chain("lstm c", middles, CELL / 2, end - 139, hue=1)
         x = np.append(middles, after)[-count:][at]

@@ -83,9 +83,9 @@ def steadiness() -> LinesDrawing:
     del result["no norm, rate\xa00.0003"]  # stable, but slow
     for name, losses in result.items():
         values = np.array(losses[:30], float)
-        kept = np.logical_and.accumulate(values < 1e6)
-        label = name if kept.all() else f"{name}: diverged at step {kept.sum() + 1}"
-        curves[label] = np.where(kept, values, np.nan)
+        finite = np.logical_and.accumulate(values < 1e6)
+        label = name if finite.all() else f"{name}: diverged at step {finite.sum() + 1}"
+        curves[label] = np.where(finite, values, np.nan)
     return line_chart(
         None, curves, "step", "loss, logarithmic", "Norms keep training stable", "y",
         caption="Sixteen layers learn to tell two spirals apart; without a norm the sums grow.",

@@ -22,8 +22,8 @@ import hypothesis
 import pytest
 import torch
 
+from browser import BROWSERS, find_browser
 from foveate import cli
-from foveate.cli.doctor import BROWSERS, find_browser
 from foveate.files import locked
 from foveate.run import Run
 from small_runs import Call, Once, Printed, Trained, made

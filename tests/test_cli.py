@@ -15,6 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 import foveate
+from browser import find_browser
 from foveate import cli, errors, system
 from foveate.cli import app, doctor
 from foveate.cli.options import flat
@@ -271,7 +272,7 @@ def test_limits_of_the_control_group_count(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_browser_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOVEATE_BROWSER", "/opt/mine")
-    assert doctor.find_browser() == "/opt/mine"
+    assert find_browser() == "/opt/mine"
     monkeypatch.delenv("FOVEATE_BROWSER")
     monkeypatch.setenv("PATH", "")
-    assert doctor.find_browser() is None
+    assert find_browser() is None

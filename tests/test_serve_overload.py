@@ -122,7 +122,7 @@ def test_at_several_times_the_load_a_program_answers_or_refuses_in_time(run: Run
     options = ("--as", "en:fr", "--no-studio", "--preload", "--max-wait", MAX_WAIT)
     with program(run.path, *map(str, options), "--log-level", "error") as server:
         with Health(server) as health:
-            answers = own_loop.run(asked(server.port, 150))
+            answers = own_loop.run(asked(server.port, 500))
         states = Counter(state for state, *_ in answers)
         assert states["200"] and states["429"] + states["503"], states
         assert states.keys() <= {"200", "429", "503"}, states

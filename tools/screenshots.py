@@ -24,7 +24,7 @@ import uvicorn
 from PIL import Image
 from typer import Option
 
-from foveate.cli.doctor import find_browser
+from browser import find_browser
 from foveate.studio.api import studio_application
 
 SENTENCE = "She never smiles in the old kitchen."

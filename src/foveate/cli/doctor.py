@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from foveate.run import Run
     from foveate.train.journal import Line
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 GIB = 2**30
 
 
@@ -257,9 +256,3 @@ def _devices(report: MachineReport) -> None:
             f"An NVIDIA driver is installed, but torch {torch.__version__} finds no GPU: install "
             "a CUDA build of torch."
         )
-
-
-def find_browser() -> str | None:
-    """Return the path of a Chromium-like browser, if any; FOVEATE_BROWSER names another."""
-    named = os.environ.get("FOVEATE_BROWSER")
-    return named or next((path for name in BROWSERS if (path := shutil.which(name))), None)

@@ -1,11 +1,9 @@
 """Spans of text that a translation must preserve: URLs, numbers, placeholders, markup."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 
 from foveate.data.tokenizer import Span
 from foveate.errors import ConfigError, UserError
@@ -25,8 +23,13 @@ class Piece:
 
 def texts_of(pieces: Iterable[Piece]) -> list[str]:
     """Return the texts between markup, each as one string."""
-    runs = groupby((piece for piece in pieces if piece.text), key=lambda piece: piece.markup)
-    return ["".join(piece.text for piece in run) for markup, run in runs if not markup]
+    runs: list[list[str]] = [[]]
+    for piece in pieces:
+        if not piece.markup:
+            runs[-1].append(piece.text)
+        elif piece.text:
+            runs.append([])
+    return list(filter(None, map("".join, runs)))
 
 
 OPENING, CLOSING = "([{«“‘¿¡/-'’\"", ".,;:!?…)]}»”'’\""
@@ -167,8 +170,8 @@ class Rules:
         matches = (m.span() for m in pattern.finditer(text, place) if m.end() > m.start())
         return next(matches, (len(text), len(text)))
 
-    def count(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the occurrences of each span, and of ordered spans at each index."""
+    def count(self, texts: Iterable[str]) -> list[str]:
+        """Return all spans, sorted, with those that are ordered at each index."""
         spans = [t[a:b] for t in texts for (a, b), _ in self.spans(t)]
         ordered = [span for span in spans if _IN_ORDER.match(span)]
-        return Counter([*spans, *(f"{n} {span}" for n, span in enumerate(ordered))])
+        return sorted([*spans, *(f"{n} {span}" for n, span in enumerate(ordered))])

@@ -396,7 +396,6 @@ TOUCHING = "\ufffc"  # the character before a leaf that directly follows another
 _WORD = re.compile(rf"\S{{1,{LONGEST}}}\s*|\s+")
 # Marks of items and speakers before a sentence, and of songs around it; not a number's minus.
 _ITEM = re.compile(r"(?:[-–—]{1,2}(?:\s+|(?=[^\W\d_]))|[•·*♪♫►▶→✓✔●○■□▪▫‣◦⁃∙]\s+)*")
-_SONG = re.compile(r"\s+[♪♫]+$")
 
 
 DEEPEST = 32  # nested codes that are around words
@@ -573,7 +572,8 @@ class TextBuilder:
         yield from self._original(before, start, a)
         source = tuple(self._original(inner, a, b))
         if any(character.isalnum() for character in text) and _has_words(inner, text):
-            yield Sentence(text, self._tree(inner, a, b), source)
+            tree = self._tree(inner, a, b) if inner else Element(0, len(text))
+            yield Sentence(text, tree, source)
         else:
             yield from source
         yield from self._original(after, b, end)
@@ -587,8 +587,9 @@ class TextBuilder:
     def _without_marks(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Span:
         """Return the stretch without the marks of an item, a speaker or a song around it."""
         item = _ITEM.match(self.text, start, end)
-        song = _SONG.search(self.text[start:end])
-        a, b = item.end() if item else start, start + song.start() if song else end
+        words = self.text[start:end].rstrip("♪♫")
+        a = item.end() if item else start
+        b = start + len(words.rstrip()) if words[-1:].isspace() else end
         first, last = min((k.start for k in kids), default=a), max((k.end for k in kids), default=b)
         return (a if a <= first else start), (b if b >= last else end)
 
@@ -733,10 +734,6 @@ class Passage:
         cleaned = sentence.cleaned(answer, self.rules)
         return (sentence.text, cleaned) if sentence.places(cleaned, self.rules) else None
 
-    def joined(self, answers: Sequence[str], align: Aligner) -> str:
-        """Return the text with answers for its sentences; see `joined_all`."""
-        return joined_all([self], [answers], align)[0]
-
     def placed(self, answers: Sequence[str], links: Iterator[Links]) -> str:
         """Return the joined text, given the word links of its `pairs`, in order."""
         chosen: list[Pieces] = []
@@ -751,13 +748,15 @@ class Passage:
             for n, (sentence, answer, pieces) in both
             if pieces == list(sentence.source) and answer != sentence.text
         ]
-        sources = (sentence.source for sentence in self.to_translate)
-        self.shown[:] = zip(map(_text_of, sources), map(_text_of, chosen), strict=True)
+        self.shown[:] = [
+            ("".join(texts_of(sentence.source)), "".join(texts_of(pieces)))
+            for sentence, pieces in zip(self.to_translate, chosen, strict=True)
+        ]
         return self.ending("".join(map(self.written, self._whole(chosen))))
 
     @cached_property
-    def _protected(self) -> Counter[str]:
-        """The protected spans of the input."""
+    def _protected(self) -> list[str]:
+        """The protected spans of the input, sorted."""
         return self.rules.count(texts_of(self._whole([list(s.source) for s in self.to_translate])))
 
     def _safe(self, sentence: Sentence, answer: str, links: Links) -> Pieces:
@@ -771,8 +770,8 @@ class Passage:
                 return pieces
         return list(sentence.source)
 
-    def _counted(self, pieces: Sequence[Piece]) -> Counter[str]:
-        """Count the protected spans between markup, and those of the text without markup."""
+    def _counted(self, pieces: Sequence[Piece]) -> list[str]:
+        """Return the protected spans between markup, and those of the text without markup."""
         texts = texts_of(pieces)
         return self.rules.count([*texts, "".join(texts)] if len(texts) > 1 else texts)
 
@@ -818,11 +817,6 @@ class Passage:
             for part in self.parts
             for piece in (next(of_sentence) if isinstance(part, Sentence) else [part])
         ]
-
-
-def _text_of(pieces: Sequence[Piece]) -> str:
-    """Return the text of pieces without markup."""
-    return "".join(piece.text for piece in pieces if not piece.markup)
 
 
 def text_passage(

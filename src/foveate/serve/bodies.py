@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -198,6 +198,7 @@ def client_of(request: Request, service: Service, secret: str) -> Client:
     return Client(name, record)
 
 
+@lru_cache(maxsize=2**12)
 def network(address: str) -> str:
     """Return an address as rates are counted by it: for IPv6 the network, which is one client's.
 

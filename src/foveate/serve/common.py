@@ -249,6 +249,7 @@ class Guard(ABC):
                 body = self.error_body(scope["path"], error) or {"error": error.message}
                 response = JSONResponse(body, error.status, error.headers)
                 await response(scope, receive, send_with_headers)
+            del error  # it refers to this frame: a cycle
         finally:
             self.log(scope, record)
 

@@ -136,6 +136,7 @@ class Service:
             raise
         finally:
             left.remove_done_callback(cancel)
+            del task  # its error refers to this frame: a cycle
 
     async def links(self, route: "Route", pairs: Sequence[Pair], client: "Client") -> list[Links]:
         """Return the links of pairs; none if the run cannot align, or the pair is too long."""

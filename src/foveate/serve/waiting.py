@@ -25,6 +25,7 @@ FIRST_SECONDS = 0.1  # for which that counts
 MEMORY = 10.0  # seconds of computing after which a measured rate counts 1/e
 WINDOW_SECONDS, LEAST_WINDOW = 1.0, 1024  # of work in a window, and its minimum of characters
 ENTRANCE = 0.25  # of `max_wait`, for which a request may wait until the event loop begins it
+PIECES, PASS = 8, 0.002  # of request work in a pass of the event loop, and its seconds
 FIRST_PACE, PACE_MEMORY = 100.0, 0.5  # as `FIRST_RATE` and `MEMORY`, for requests that begin
 MOST_RETRY = 60.0  # seconds that a client is asked to wait at most
 A = TypeVar("A")
@@ -152,9 +153,10 @@ class Rate:
 
 
 class Pace:
-    """Limits the event loop to one piece of request work per pass, which keeps passes short.
+    """Limits the pieces of request work in a pass of the event loop, which keeps passes short.
 
-    /health is therefore answered soon, however many requests arrive or are done at once. Requests
+    /health is therefore answered soon, however many requests arrive or are done at once. The limit
+    doubles, up to `PIECES`, after a pass shorter than `PASS`, and is 1 after a longer one. Requests
     that have begun continue before new ones begin; these are refused if they would wait longer than
     ``most`` seconds, by the rate at which requests have begun recently.
     """
@@ -162,7 +164,7 @@ class Pace:
     def __init__(self, most: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self.clock, self.rate = most, clock, Rate(FIRST_PACE, PACE_MEMORY)
         self._begun, self._new = deque[asyncio.Future[None]](), deque[asyncio.Future[None]]()
-        self._passing = False
+        self._limit, self._taken, self._since = 1, 0, 0.0  # pieces of this pass, and its beginning
 
     async def begin(self) -> None:
         """Wait until a new request may begin. Raises `RequestError` (503) if that takes long."""
@@ -170,6 +172,7 @@ class Pace:
         if wait > self.most:
             raise RequestError(503, "the server is busy: try again later", retry_after=1 + wait)
         await self._turn(self._new)
+        self.rate.done(self.clock(), 1)
 
     async def resume(self) -> None:
         """Wait until a request that has begun may continue."""
@@ -177,28 +180,31 @@ class Pace:
 
     async def _turn(self, line: deque[asyncio.Future[None]]) -> None:
         loop = asyncio.get_running_loop()
-        if not self._passing:
-            self._passing = True
-            self._schedule(loop, line)
-        else:
+        if self._taken >= self._limit:
             line.append(turn := loop.create_future())
             await turn
-
-    def _schedule(self, loop: asyncio.AbstractEventLoop, line: object) -> None:
-        """Schedule the next piece after that of ``line``, which precedes it in the next pass."""
-        self.rate.begin(self.clock())
-        loop.call_soon(self._pass, loop, line)
-
-    def _pass(self, loop: asyncio.AbstractEventLoop, done: object) -> None:
-        self.rate.done(self.clock(), done is self._new)
-        line = self._begun or self._new
-        self._passing = bool(line)
-        if not line:
-            self.rate.rest()
         else:
+            self._taken += 1
+            if self._taken == 1:
+                self._schedule(loop, self.clock())
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
+        """Schedule the next pass."""
+        self.rate.begin(now)
+        self._since = now
+        loop.call_soon(self._pass, loop)
+
+    def _pass(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, self._taken = self.clock(), 0
+        self._limit = min(PIECES, 2 * self._limit) if now - self._since < PASS else 1
+        while self._taken < self._limit and (line := self._begun or self._new):
             if not (turn := line.popleft()).done():
                 turn.set_result(None)
-            self._schedule(loop, line)
+                self._taken += 1
+        if self._taken:
+            self._schedule(loop, now)
+        else:
+            self.rate.rest()
 
 
 class ClientQueue:

@@ -35,7 +35,7 @@ from foveate.documents.memory import (
     without_appended,
 )
 from foveate.documents.spans import DocumentError
-from foveate.documents.translate import LONGEST, Passage, text_passage
+from foveate.documents.translate import LONGEST, Passage, joined_all, text_passage
 from foveate.errors import ConfigError
 from foveate.run import Run
 from small_runs import invoked
@@ -360,7 +360,7 @@ def soon(work: Callable[[], object]) -> None:
 
 
 def back(passage: Passage) -> str:
-    return passage.joined(passage.sentences, diagonal)
+    return joined_all([passage], [passage.sentences], diagonal)[0]
 
 
 @pytest.mark.parametrize("name", TEXTS)

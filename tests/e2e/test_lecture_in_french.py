@@ -1,6 +1,7 @@
 """Romac's lecture in French: its slides, the words of the studio around it, and what is chosen."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ FIRST = [  # of each slide: its English title, and a word of its drawing
     ("A head for regression", "Sans sigmoïde"),
     ("Feeding predictions back in", "erreur quadratique"),
 ]
+
+
+TEXTS = """() => [...document.querySelectorAll('.stage :is(text, p, th, td, figcaption, span)')]
+  .map((each) => each.textContent.trim())"""
+ENGLISH = re.compile(r"\b(is|are|every|not|from|with|recurrent|masked|pass|word|finished|above)\b")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +59,18 @@ def test_the_first_slides_are_in_french(visit: Callable[..., Any]) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("p")  # out of the lecture, the language is that of the browser
     until(page, LANGUAGE, "en")
+
+
+def test_no_drawing_of_a_slide_is_in_english(visit: Callable[..., Any]) -> None:
+    """Words of the models' sentences, which are English, stand alone."""
+    page = visit("#/lecture/romac.fr/1")
+    titles = [step.title for step in lectures().named("romac").steps]
+    for number, title in enumerate(titles, 1):
+        page.evaluate(f"location.hash = '#/lecture/romac.fr/{number}'")
+        until(page, TITLE, FRENCH[title])
+        wait(page, "lecture")
+        texts = [text for text in page.evaluate(TEXTS) if " " in text or text.endswith(":")]
+        assert not list(filter(ENGLISH.search, texts)), number
 
 
 def test_the_language_is_that_of_the_browser_or_chosen_by_hand(browser: Any, address: str) -> None:

@@ -37,12 +37,10 @@ export async function speak(asked: string): Promise<void> {
 const VALUE = /“[^”]*”|(?<![\p{L}\p{N}_^{.])[−-]?\d(?:[\d,.]*\d)?(?:e[−-]?\d+)?/gu; // quoted words, and numbers that are no indices
 const LONGEST = 400; // letters of a text of a drawing
 
-/** A text whose quoted words and numbers are {0}, {1}, … in the catalogue. One word alone may be the model's own: it stays. */
+/** A text whose quoted words and numbers are {0}, {1}, … in the catalogue. A bare word may be the model's own: it stays. */
 export function pattern(text: string): string {
-  const values: string[] = [], plain = text.trim();
-  if (!/\S\s/.test(text)) return text;
-  const key = plain.replace(VALUE, (value) => `{${values.push(value) - 1}}`);
-  return words.has(key) ? text.replace(plain, () => t(key, Object.fromEntries(values.entries()))) : text;
+  const values: string[] = [], plain = text.trim(), key = plain.replace(VALUE, (value) => `{${values.push(value) - 1}}`);
+  return /\S[\s:-]|^\(/.test(text) && words.has(key) ? text.replace(plain, () => t(key, Object.fromEntries(values.entries()))) : text;
 }
 
 /** What a drawing writes itself: as a whole, or before a colon: "head 0: The ← woman". */

@@ -10,6 +10,7 @@ import pytest
 from pages import require_page, served, until, wait
 
 from foveate.config import PACKAGED
+from foveate.studio.lectures import lectures
 
 pytestmark = pytest.mark.slow
 WORDS = Path(__file__).parents[2] / "web" / "src" / "studio" / "languages" / "fr" / "romac.json"
@@ -64,10 +65,10 @@ def test_the_first_slides_are_in_french(visit: Callable[..., Any]) -> None:
 def test_no_drawing_of_a_slide_is_in_english(visit: Callable[..., Any]) -> None:
     """Words of the models' sentences, which are English, stand alone."""
     page = visit("#/lecture/romac.fr/1")
-    titles = [step.title for step in lectures().named("romac").steps]
-    for number, title in enumerate(titles, 1):
+    [lecture] = (each for each in lectures().lectures if each.name == "romac")
+    for number, step in enumerate(lecture.steps, 1):
         page.evaluate(f"location.hash = '#/lecture/romac.fr/{number}'")
-        until(page, TITLE, FRENCH[title])
+        until(page, TITLE, FRENCH[step.title])
         wait(page, "lecture")
         texts = [text for text in page.evaluate(TEXTS) if " " in text or text.endswith(":")]
         assert not list(filter(ENGLISH.search, texts)), number

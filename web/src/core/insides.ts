@@ -261,15 +261,15 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (let level = 0; level < count; level++) {
       const stages = [...new Set([...DOWN, ...columns.keys()])].filter((stage) => columns.get(stage) === level), free = stages.filter((stage) => !road.includes(stage));
       for (const stage of stages) {
-        const reads = (panel.reads[stage] ?? []).filter((read) => columns.get(read) && !road.includes(read)).map((read) => middles.get(read)!);
+        const reads = panel.reads[stage]!.filter((read) => columns.get(read) && !road.includes(read)).map((read) => middles.get(read)!);
         const middle = road.includes(stage) ? 54 : road.length && reads.length ? reads.reduce((a, b) => a + b) / reads.length : first + ((HIGH - first) * (free.indexOf(stage) + 0.5)) / free.length;
         middles.set(stage, middle);
-        const letter = panel.letters[stage] ?? stage, how = !level || (signed(stage) && !isReset(stage)) ? "" : stage.endsWith(" gate") ? " = σ(…)" : " = tanh(…)";
-        put(ownOf(stage), "", boxAt(left(stage), middle - 50, across - APART, 100), ownOf(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage] ?? ""] });
+        const letter = panel.letters[stage] ?? stage, how = !level || stage === "sum" || (signed(stage) && !isReset(stage)) ? "" : stage.endsWith(" gate") ? " = σ(…)" : " = tanh(…)";
+        put(ownOf(stage), "", boxAt(left(stage), middle - 50, across - APART, 100), ownOf(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage]!] });
         if (signed(stage)) put(`${ownOf(stage)} sign`, signed(stage), boxAt(left(stage) - 34, middle - 17, 34, 34), ownOf(stage), { form: "plus" });
       }
     }
-    for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
+    for (const stage of columns.keys()) for (const read of panel.reads[stage]!) {
       const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, isRoad = road.includes(read), bus = a + (isRoad ? 36 : 20); // what is read comes by one line
       const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && !isRoad ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
       const low = isRoad ? 537 : 557, enter = isRoad ? y - 24 : y, around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, enter], [x, enter]];

@@ -12,7 +12,7 @@ const LINE = 30, DIGIT = 0.73 * TYPE, AIR = 5, SHRUNK = 0.68; // of what a box s
 const SIDE = 14, INDEX = 0.7; // free beside what a box says; size of an index
 const EDGE = 5; // around what a stop shows, so that its lines are whole
 const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
-const MOVE = 900, CLEARLY = 1.7; // milliseconds of a camera move; how much more is seen elsewhere, so that a narrow window leaves the left
+const MOVE = 300, CLEARLY = 1.7; // milliseconds of a camera move; how much more is seen elsewhere, so that a narrow window leaves the left
 const HALF = WIDE / 2, STACKED = 2 * HIGH + 50, LOW = STACKED - HIGH; // of two parts on a narrow page: width of each, height of both, one below the other, and how far the second is below
 type Box = SceneStop["box"];
 

@@ -40,7 +40,7 @@ const LONGEST = 400; // letters of a text of a drawing
 /** A text whose quoted words and numbers are {0}, {1}, … in the catalogue. A bare word may be the model's own: it stays. */
 export function pattern(text: string): string {
   const values: string[] = [], plain = text.trim(), key = plain.replace(VALUE, (value) => `{${values.push(value) - 1}}`);
-  return /\S[\s:-]|^\(/.test(text) && words.has(key) ? text.replace(plain, () => t(key, Object.fromEntries(values.entries()))) : text;
+  return /\S[\s:-]|^\(/.test(text) && words.has(key) ? text.replace(plain, () => t(key, values as never)) : text;
 }
 
 /** What a drawing writes itself: as a whole, or before a colon: "head 0: The ← woman". */
@@ -48,7 +48,7 @@ export function written(text: string): string {
   if (text.length > LONGEST) return text;
   const whole = pattern(text);
   return whole !== text ? whole : text.split(" · ").map((part) => {
-    const made = pattern(part), [head = "", ...rest] = part.split(": "), tail = rest.join(": ");
+    const made = pattern(part), [head, ...rest] = part.split(": ") as [string, ...string[]], tail = rest.join(": ");
     return made === part && pattern(head) !== head ? `${pattern(head)}\u00a0: ${words.get(tail) ?? tail}` : made;
   }).join(" · ");
 }

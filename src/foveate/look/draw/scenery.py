@@ -474,11 +474,12 @@ class _Scene(SceneMaker):
         values, tokens = {n: f.values for n, f in stages.items()}, dict[str, list[list[str]]]()
         token = self.forced.token
         for output in [n for n in stages if n in ("logits", "softmax")]:
-            order = np.argsort(-values[output][0], axis=-1, kind="stable")[:, :BEST]
+            best = BEST if pools or output == "softmax" else 2  # logits without tokens
+            order = np.argsort(-values[output][0], axis=-1, kind="stable")[:, :best]
             if token is not None:
                 values[output] = np.take_along_axis(values[output][0], order, axis=-1)[None]
                 tokens = tokens if pools else {}  # one vector has room for its names twice
-                tokens[output] = [[_plain(token(i)) for i in best] for best in order.tolist()]
+                tokens[output] = [[_plain(token(i)) for i in row] for row in order.tolist()]
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         if pools:
             values["weights"] = values["weights"].swapaxes(1, 2)
@@ -490,7 +491,9 @@ class _Scene(SceneMaker):
         units = {} if pools else _units(values, reads)
         more = {"rows": rows, "row": row, "reads": reads, "tokens": tokens, "units": units}
         self._panel(home, stages, values, **more)
-        equations = self.panels[-1].equations | {"position": "PE(t)"}
+        equations = self.panels[-1].equations
+        sum_of = f"{equations.get('embedding', 'x')} + PE(t)"
+        equations = equations | {"position": "PE(t)", "input": sum_of}
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
         every = _tags(["words", *stages])
         twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
@@ -498,7 +501,8 @@ class _Scene(SceneMaker):
             text = f"“{rows[twice[0]]}” twice: one embedding, two positions, two inputs."
         self._enter(spoken + " numbers" * deep, text, every)
         for k, stage in enumerate(stages if deep else (), start=1):
-            text = f"{stage.capitalize()}, at each position: {equations[stage]}."
+            where = "" if pools and stage in ("context", "softmax") else ", at each position"
+            text = f"{stage.capitalize()}{where}: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
             text += " Grey: 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))

@@ -394,9 +394,14 @@ def rnn(
     caption, lit = next(pair for pair in captions.items() if pair[1])
     made.stop("whole", caption.replace("-", "−").replace(" · ", "\xa0·\xa0"), ["stream"], lit=lit)
     for step in range(1, len(inputs) + 1):
-        before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
+        now = [f"{row} {k}" for row in ("x_t", *rows) for k in ("says", *range(1, step + 1))]
+        before = f", and on h_{step - 1}" if step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."
-        now = [f"{row} {k}" for row in ("x_t", *rows) for k in range(1, step + 1)]
+        if len(rows) > len(w):  # there is an output
+            read = ", ".join(f"x_{k}" for k in range(1, step + 1))
+            text = f"Step {step}: the output depends on {read}."
+        if not any(u):
+            text = f"Word {step}: h_{step} depends on x_{step} alone."
         made.stop(f"step {step}", text, ["stream"], lit=now)
     return made.drawing("A recurrent network, unrolled", caption="Inputs below, outputs above.")
 

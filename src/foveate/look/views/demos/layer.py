@@ -217,8 +217,9 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
     made.columns = 9
     for dim, name, y, hue, head in (
-        (1, "layer norm", layer, ROWS, "μ, σ²"), (0, "batch norm", batch, COLUMNS, "μ above σ²"),
-    ):  # fmt: skip
+        (1, "layer norm", layer, ROWS, "μ, σ²"),
+        (0, "batch norm", batch, COLUMNS, "μ above σ²"),
+    ):
         both = torch.cat((x.mean(dim, True), x.var(dim, False, keepdim=True)), dim=dim)
         made.line(("x", x, hue), "→", (head, both, hue), "→", (name, y, hue))
 

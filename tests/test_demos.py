@@ -23,6 +23,7 @@ from foveate.look.views.demos import DEMOS, DemoEntry, find, trained
 from foveate.look.views.demos.formulas import SCORES
 from foveate.look.views.demos.layer import Part
 from foveate.look.views.demos.text import LINEAGE
+from foveate.studio.lectures import lectures, parsed
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"vanishing": {"length": 8}, "memory": {"length": 16}, "paths": {"length": 16}}
@@ -150,8 +151,19 @@ def test_a_part_of_a_layer_opens_on_all_of_it_within_the_picture(part: str) -> N
     for node in drawn.nodes:
         x, y, wide, high = node.box
         assert x >= 0 and y >= 0 and x + wide <= WIDE + 0.01 and y + high <= HIGH + 0.01, node.name
-    parts = {" ".join(node.name.split()[:2]) for node in drawn.nodes}
-    assert part in ("order", "repairs") or {*drawn.stops[0].lit} == parts
+    assert [stop.lit for stop in drawn.stops] == [[]]
+
+
+def test_a_slide_never_ends_on_half_a_drawing() -> None:
+    commands = {step.command for lecture in lectures().lectures for step in lecture.steps}
+    for command in (each for each in commands if each.startswith("foveate demo ")):
+        name, _, options = parsed(command)
+        drawn = DEMOS[name].draw(options.model_dump(exclude_unset=True))
+        for stop in drawn.stops[1:][-1:] if isinstance(drawn, SceneDrawing) else ():
+            names = [f"{part.name} " for part in drawn.shown(stop)]
+            assert not stop.lit or all(n.startswith((*(f"{x} " for x in stop.lit),)) for n in names)
+            tags = {each.tag for each in (*drawn.nodes, *drawn.edges)} - {"", *stop.shows}
+            assert tags <= {tag for other in drawn.stops for tag in other.shows}, command
 
 
 def arcs(name: str, panel: str) -> dict[tuple[int, int], tuple[float, int | None]]:

@@ -74,7 +74,7 @@ def test_a_feed_forward_layer_inside_is_what_numpy_computes_from_the_weights() -
     stages = ("", " x", *(f" {name}" for name in expected))  # first all of them
     assert list(captions) == [f"encoder feed-forward numbers{name}" for name in stages]
     activation = captions["encoder feed-forward numbers activation"]
-    assert activation.endswith("a = max(0, z). Grey: 0.")
+    assert activation.endswith("a = max(0, z). Negative numbers become 0.")
 
 
 def test_embeddings_and_their_positions_are_summed_inside_their_box() -> None:

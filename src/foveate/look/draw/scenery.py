@@ -35,7 +35,7 @@ FAINT, SHOWN = 0.02, 8  # smaller weights are not drawn; keys beside a query in 
 NUMBER, UNITS = 60.0, 8  # width of a number in a box; numbers of a vector at most
 LETTER, EDGE = 13.0, 20.0  # width of a letter of a word at least, and free beside a part
 BEST = 4  # tokens of an output, the most probable at each position
-RECTIFIED = "activation", "ReLU"  # stages whose zeros are grey
+RECTIFIED = "activation", "ReLU"  # stages whose negative numbers are 0
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
 TEXTS = tomllib.loads(Path(__file__).with_name("scenery.toml").read_text(encoding="utf-8"))
 ALL = "whole", "words", "stream"
@@ -495,7 +495,8 @@ class _Scene(SceneMaker):
         sum_of = f"{equations.get('embedding', 'x')} + PE(t)"
         equations = equations | {"position": "PE(t)", "input": sum_of}
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
-        every = _tags(["words", *stages])
+        every, reader = _tags(["words", *stages]), " of the ".join(spoken.split(" ")[::-1])
+        reader = reader.replace("feed-forward", "feed-forward layer")
         twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
         if deep and twice and "position" in stages:
             text = f"“{rows[twice[0]]}” twice: one embedding, two positions, two inputs."
@@ -503,8 +504,8 @@ class _Scene(SceneMaker):
         for k, stage in enumerate(stages if deep else (), start=1):
             where = "" if pools and stage in ("context", "softmax") else ", at each position"
             text = f"{stage.capitalize()}{where}: {equations[stage]}."
-            text = f"What the {spoken} reads." if stage == "x" else text
-            text += " Grey: 0." * (stage in RECTIFIED and not values[stage].all())
+            text = f"x: what the {reader} reads." if stage == "x" else text
+            text += " Negative numbers become 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))
             self._enter(f"{spoken} numbers {stage}", text, every, every[: k + 1])
 

@@ -329,28 +329,32 @@ def permutation() -> SceneDrawing:
         return (read + attention(read, mask=mask)).flatten()
 
     x, places, mean = torch.arange(1.0, 5.0), torch.arange(4), "A(X) = 2 × the mean"
-    networks: dict[str, Callable[[Tensor], Tensor]] = {
-        f"f(X) = X + A(X), {mean}": outputs,
-        "With positions, 0, 1, 2, … added to X": lambda x: outputs(x + places),
-        "With a causal mask": lambda x: outputs(x, Mask(causal=True)),
-        "Feed-forward, f(x) = 2 max(0, x)": lambda x: 2 * x.relu(),
+    full, causal = torch.ones(4, 4), Mask(causal=True)
+    networks: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {  # and what attends to what
+        f"f(X) = X + A(X), {mean}": (outputs, full),
+        "With positions p, f(X) = X + p + A(X + p)": (lambda x: outputs(x + places), full),
+        f"With a causal mask, {mean} so far": (lambda x: outputs(x, causal), full.tril()),
+        "Feed-forward, f(X) = 2 max(0, X)": (lambda x: 2 * x.relu(), 0 * full),
     }
     made, ends = SceneMaker(), range(len(x))
-    for number, (name, give) in enumerate(networks.items()):
+    for number, (name, (give, allowed)) in enumerate(networks.items()):
         forth, back, tag = give(x), give(x.flip(0)), f"network {number}"
+        added = " + p" * ("+ p" in name)
         sign = "=" if torch.allclose(forth.flip(0), back, atol=1e-5) else "≠"
-        rows = {"X": x, "f(X)": forth, "P f(X)": forth.flip(0)}, {
-            "X ": x, "P X": x.flip(0), f"{sign} f(P X)": back}  # fmt: skip
+        rows = {f"X{added}": x, "f(X)": forth, "P f(X)": forth.flip(0)}, {
+            "X ": x, f"P X{added}": x.flip(0), f"{sign} f(P X)": back}  # fmt: skip
         for top, row in zip((46.0, 340.0), rows, strict=True):
             for place, (head, column) in enumerate(row.items()):
                 cells = [f"{x:.3g}" for x in (column + 0.0).tolist()]
-                hue = None if head.strip()[-1] == "X" else 3 if place == 2 else 0
+                if head.endswith("+ p"):
+                    cells = [f"{cell} + {p}" for p, cell in enumerate(cells)]
+                hue = None if "f" not in head else 3 if place == 2 else 0
                 box = 130.0 + 440 * place, top, 100.0, 220.0
                 made.column(f"{tag} {head}", head, box, cells, hue=hue, tag=tag)
             for place, (start, end) in enumerate(pairwise(row)):
                 over, letter = (380.0 + 440 * place, top - 46, 40.0, 40.0), "fP"[end[0] == "P"]
                 made.node(f"{tag} {start} to", letter, over, form="label", tag=tag)
-                for k, j in product(ends, ends if letter == "f" and name[:4] != "Feed" else ()):
+                for j, k in allowed.nonzero().tolist() * (letter == "f"):
                     made.link(f"{tag} {start} {k}", f"{tag} {end} {j}", weight=0.02, hue=5, tag=tag)
                 for k in ends:
                     to = ends[-k - 1] if end.startswith("P") else k

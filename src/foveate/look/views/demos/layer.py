@@ -38,16 +38,16 @@ class Chalkboard(SceneMaker):
     pitch = 290.0  # from line to line
     words: tuple[str, ...] = WORDS  # of the rows
     over = 0.0  # height of the words over square matrices
-    columns = 0  # of the longest line
+    columns, lines = 0, 0  # of the longest line; of the board
     first = 78.0  # left of the matrices; if wider, rows and columns are named
 
-    def line(self, caption: str, *pieces: Piece) -> None:
-        """Write matrices and signs from left to right, and a stop at all lines so far.
+    def line(self, *pieces: Piece) -> None:
+        """Write matrices and signs from left to right, below the lines so far.
 
         The first rows are words, and those after blanks. What is 0, or negative in z, is white;
         masked is grey.
         """
-        first, sign, number = self.first, 40.0, len(self.stops)
+        first, sign, number = self.first, 40.0, self.lines
         high = min(60.0, (self.pitch - 10) / 4)
         matrices = [piece[1] for piece in pieces if not isinstance(piece, str)]
         share = {0: 0.7} if sum(x.shape[1] for x in matrices) > 8 else {}  # of whole numbers
@@ -85,7 +85,7 @@ class Chalkboard(SceneMaker):
                 texts = [text.replace("-", "−").replace("inf", "∞")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
             left += across
-        self.stop(f"line {number + 1}", caption, [], lit=[f"line {k}" for k in range(number + 1)])
+        self.lines += 1
 
     def on(self, text: str, start: str, end: str) -> None:
         """Draw an arrow from under a matrix to that below it on the next line, with its name."""
@@ -105,10 +105,10 @@ class Chalkboard(SceneMaker):
             box, hue = (x, y, u + wide - x, high), 1 if hue == Hue.LAYER else hue
             self.node(f"{name} frame", "", box, form="frame", hue=hue)
 
-    def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
+    def product(self, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
         """Write x W + b = y."""
         weight, bias = (f"W_{of}", by.weight.T, hue), (f"b_{of}", by.bias[None], hue)
-        self.line(text, x, "×", weight, "+", bias, "=", y)
+        self.line(x, "×", weight, "+", bias, "=", y)
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
@@ -149,7 +149,6 @@ def _repairs(made: Chalkboard) -> None:
             made.node(f"{name} plus", "+", (38, y + 2, 44, 44), form="plus")
         if name in ("feed-forward", "mask"):
             made.edge(f"{name} in", (60, y + 78), (150, y + 78))
-    made.stop("repairs", "Each box adds what attention alone lacks.", ["stream"])
 
 
 def _digits(x: Tensor) -> int:
@@ -183,10 +182,9 @@ def block(
     elif part == "dropout":
         changed = short(3, 3)
         dropped, name = Dropout(drop)(changed), "dropout(f(x))"
-        text = f"p = {drop:g}: numbers of f(x) become 0 or are divided by {1 - drop:g}."
-        made.line(text, ("f(x)", changed, 1), "→", (name, dropped, 1))
-        result, text = (f"x + {name}", x + dropped, 3), f"{text} x is not changed."
-        made.line(text, ("x", x, 6), "+", (name, dropped, 1), "=", result)
+        made.line(("f(x)", changed, 1), "→", (name, dropped, 1))
+        result = f"x + {name}", x + dropped, 3
+        made.line(("x", x, 6), "+", (name, dropped, 1), "=", result)
         made.on("", "line 0 2 2 1", "line 1 2")
     elif part in ("attention", "mean"):
         _attention(made, part == "attention")
@@ -200,40 +198,38 @@ def block(
         _layers(made, torch.randn(3, 2).round() + 0.0)
     elif part == "projections":
         made.pitch = 186.0
-        text = "Each row is a word: the same x, times three matrices."
         x = torch.randn(3, 3).round() + 0.0
         for k, (letter, hue) in enumerate((("Q", 1), ("K", 0), ("V", 2))):
             affine = filled(nn.Linear(3, 2))
-            made.product(text, ("x", x, 6), letter, affine, (letter.lower(), affine(x), hue), hue)
+            made.product(("x", x, 6), letter, affine, (letter.lower(), affine(x), hue), hue)
             made.frame(f"line {k} 0 0", f"line {k} 6 0")
     else:
         made.branch(90, "pre-norm", "x + f(norm(x))", True)
         made.branch(740, "post-norm", "norm(x + f(x))", False)
-        text = "Green: the way of x. Pre-norm has only sums on it, post-norm (2017) a norm."
-        made.stop("order", text, ["stream"])
-    stops, caption = made.stops[::-1], "Inputs and matrices are random, with one digit."
-    return made.drawing(f"A layer in small numbers: {part}", stops, caption)  # all of it first
+    bend = "max(0, z)" if activation == "relu" else f"{activation.upper()}(z)"
+    text = TABLES["block"][part].format(drop=drop, kept=1 - drop, bend=bend)
+    made.stop(part, text, ["stream"])
+    caption = "Inputs and matrices are random, with one digit."
+    return made.drawing(f"A layer in small numbers: {part}", caption=caption)
 
 
 def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
-    text, made.columns = "", 9
-    for dim, name, y, hue, of, head in (
-        (1, "Layer norm", layer, ROWS, "by word (row)", "μ, σ²"),
-        (0, "Batch norm", batch, COLUMNS, "by feature (column)", "μ above σ²"),
+    made.columns = 9
+    for dim, name, y, hue, head in (
+        (1, "layer norm", layer, ROWS, "μ, σ²"),
+        (0, "batch norm", batch, COLUMNS, "μ above σ²"),
     ):
         both = torch.cat((x.mean(dim, True), x.var(dim, False, keepdim=True)), dim=dim)
-        text += f"{name}: μ, σ² {of}. "
-        made.line(text[:-1], ("x", x, hue), "→", (head, both, hue), "→", (name.lower(), y, hue))
+        made.line(("x", x, hue), "→", (head, both, hue), "→", (name, y, hue))
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
     forward, name = filled(kind(kind.Config(), 2, 3)), kind.__name__
     z, bend = forward.inner(x), "max(0, z)" if name == "ReLU" else f"{name}(z)"
-    text = f"The same matrices for all rows. {bend} is not linear."
-    made.product(text, ("x", x, 6), "1", forward.inner, ("z", z, 4))
+    made.product(("x", x, 6), "1", forward.inner, ("z", z, 4))
     read: Piece = (f"a = {bend}", forward.activate(z), 4)
-    made.product(text, read, "2", forward.outer, ("FFN(x)", forward(x), 3))
+    made.product(read, "2", forward.outer, ("FFN(x)", forward(x), 3))
     change = "negative → 0" if name == "ReLU" else "each number by itself"
     made.on(change, "line 0 6 2 1", "line 1 0")
     made.frame(*("line 0 6 1 0", "line 1 0 1 0") * (name != "ReLU"))
@@ -243,9 +239,8 @@ def _layers(made: Chalkboard, x: Tensor) -> None:
     """Write x W_1 + b_1 of two layers, for the same x."""
     for layer, hue in enumerate((5, 3)):
         forward = filled(ReLU(ReLU.Config(), 2, 3))
-        text = "The same W_1 and b_1 for all words, others in each layer."
         name, z, read = f", layer {layer}", forward.inner(x), ("x", "same x")[layer]
-        made.product(text, (read, x, 6), f"1{name}", forward.inner, (f"z{name}", z, None), hue)
+        made.product((read, x, 6), f"1{name}", forward.inner, (f"z{name}", z, None), hue)
 
 
 def _attend(made: Chalkboard, masked: bool) -> None:
@@ -254,22 +249,19 @@ def _attend(made: Chalkboard, masked: bool) -> None:
     if not masked:
         q, k, v = torch.randn(3, 3, 2).round() + 0.0
         score = q @ k.T / 2**0.5
-        text = "1. Scores E = Q Kᵀ / √d_k, d_k = 2."
-        made.line(text, ("Q", q, 1), "×", ("Kᵀ", k.T, 0), "→", ("E = Q Kᵀ / √2", score, 5))
-        text = f"{text} 2. A = softmax(E), row by row. 3. Times V."
+        made.line(("Q", q, 1), "×", ("Kᵀ", k.T, 0), "→", ("E = Q Kᵀ / √2", score, 5))
         weights = score.softmax(dim=-1)
         to = "Attention(Q, K, V)", weights @ v, 3
-        made.line(text, ("A", weights, 5), "×  ", ("V", v, 2), "=", to)
+        made.line(("A", weights, 5), "×  ", ("V", v, 2), "=", to)
         made.on("softmax, row by row", "line 0 4 2 1", "line 1 0")
         made.frame("line 0 0 0", "line 0 4 0", "line 1 0 0", "line 1 4 0")
         return
     score, later, made.first = short(3, 3), torch.full((3, 3), -torch.inf).triu(1), 140.0
-    text, hidden = "Added to the scores: −∞ where j > i.", score + later
-    made.line(text, ("e_ij", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
-    text = "exp(−∞) = 0: later words get 0, each row sums to 1."
+    hidden = score + later
+    made.line(("e_ij", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
     power, total = hidden.exp(), ("sum", hidden.exp().sum(dim=-1, keepdim=True), None)
     weights = "α_ij", hidden.softmax(dim=-1), 5
-    made.line(text, ("exp(e_ij + m_ij)", power, 5), "÷", total, "=", weights)
+    made.line(("exp(e_ij + m_ij)", power, 5), "÷", total, "=", weights)
     made.on("", "line 0 4 2 1", "line 1 0")
 
 
@@ -283,15 +275,13 @@ def _reordered(made: Chalkboard, has_positions: bool, is_causal: bool) -> None:
     for k, (p, names) in enumerate(orders):
         own, of, made.words = x[p], names.split(";"), tuple(WORDS[k] for k in p)
         if has_positions:
-            text = f"“{WORDS[0]}” at t = 0 and at t = 2: the same x, another sum."
             total = "x + PE(t)", own + vectors, ROWS
-            made.line(text, ("x", own, ROWS), "+", ("PE(t), t = 0, 1, 2", vectors, 5), "=", total)
+            made.line(("x", own, ROWS), "+", ("PE(t), t = 0, 1, 2", vectors, 5), "=", total)
             made.frame(f"line {k} 0 {2 * k}", f"line {k} 4 {2 * k}")
             continue
         later = torch.ones(3, 3, dtype=torch.bool).triu(1) & is_causal
         alpha, read = (own @ own.T).masked_fill(later, -torch.inf).softmax(dim=-1), own @ w
-        text = "Each colour is a word: below, the same rows in another order, f(P X) = P f(X)."
-        made.line(text, (of[0], own, ROWS), "+", (of[1], alpha, ROWS), "×", (of[2], read, ROWS),
+        made.line((of[0], own, ROWS), "+", (of[1], alpha, ROWS), "×", (of[2], read, ROWS),
                   "=", (of[3], own + alpha @ read, ROWS))  # fmt: skip
         made.frame(*(f"line {k} {piece} 1" for piece in (2, 6) if is_causal))
 
@@ -303,13 +293,11 @@ def _attention(made: Chalkboard, has_output: bool) -> None:
     weights = score.softmax(dim=0)
     mean = weights.T @ memory
     made.over, made.pitch = 30.0, 296.0
-    text, alphas = "1. Scores: e_i = s · h_i. 2. α = softmax(e).", ("2. softmax: α_i", weights, 5)
-    scores = "1. e_i", score, 5
-    made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", scores, "→", "  ", alphas)
-    text = "a lies about half-way between h of “the” and h of “sat”."
+    scores, alphas = ("1. e_i", score, 5), ("2. softmax: α_i", weights, 5)
+    made.line(("h_i", memory, 0), "×", ("s", state.T, 1), "=", scores, "→", "  ", alphas)
     both: list[Piece] = ["→", ("4. [a; s]", torch.cat((mean, state), dim=1), 3)]
     mixed, turned = ("3. a = Σ_i α_i h_i", mean, 3), ("α_i", weights.T, 5)
-    made.line(text, turned, "×  ", ("h_i", memory, 0), "=", mixed, *both[: 2 * has_output])
+    made.line(turned, "×  ", ("h_i", memory, 0), "=", mixed, *both[: 2 * has_output])
     made.on("", "line 0 7 2 0", "line 1 0")
     made.frame(*("line 1 0 0 0", "line 1 0 0 2", "line 1 2 0", "line 1 2 2"))
 

@@ -393,11 +393,11 @@ def rnn(
     }  # fmt: skip
     caption, lit = next(pair for pair in captions.items() if pair[1])
     made.stop("whole", caption.replace("-", "−").replace(" · ", "\xa0·\xa0"), ["stream"], lit=lit)
-    for step in range(1, len(inputs) + 1):
-        before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
-        text = f"Step {step}: the state depends on x_{step}{before}."
-        now = [f"{row} {k}" for row in ("x_t", *rows) for k in range(1, step + 1)]
-        made.stop(f"step {step}", text, ["stream"], lit=now)
+    what = "output" if len(rows) > len(w) else "state"
+    for step in range(1, any(u) * n + 1):  # without U all are computed at once
+        now = [f"{row} {k}" for row in ("x_t", *rows) for k in ("says", *range(1, step + 1))]
+        text = f"Step {step}: the {what} depends on {', '.join(now[1 : step + 1])}."
+        made.stop(f"step {step}", text.replace("x_t ", "x_"), ["stream"], lit=now)
     return made.drawing("A recurrent network, unrolled", caption="Inputs below, outputs above.")
 
 

@@ -72,14 +72,14 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const keys = largestOf(weights, KEYS - 1), first = 456, pitch = (WIDE - first) / keys.length, wide = Math.min(134, pitch - 10), top = Math.max(...weights), best = weights.indexOf(top);
     const size = values.get("key")!.shape[2] ?? 0, few = (more: string) => (size > 1 ? more : ""), number = (stage: string, position = row) => written(rowOf(values.get(stage)!, head, position)[0]!), factor = (text: string) => (text[0] === "−" ? `(${text})` : text);
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
-    const cell = (key: string, x: number, y: number, text: string, stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, FLAT), stage, { texts: [text], hue, level });
+    const cell = (key: string, x: number, y: number, text: string, stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, FLAT), stage, { texts: [wide < 99 ? text.split(" ")[0]! : text], hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
     const say = (stage: string, key: string, text: string, x: number, y: number, wide = 276) => put(key, text, boxAt(x - 10 / unit, y, wide, FLAT), stage, { form: "label", level: 1 }); // begins at x
-    const by = (stage: string, letter: string) => (equations[stage] && equations[stage].length < 27 ? equations[stage] : called(letter)); // as it is computed
-    for (const [stage, text, y] of [["v", called("v") === "v_i" ? by("value", "v") : called("v"), 92], ["α", `${called("α")}${isSoft ? ", Σ_i α_i = 1" : ""}`, 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", `${called("memory")}:`, 484]] as const)
+    const by = (stage: string, letter: string) => (equations[stage]?.length! < 27 && equations[stage]) || called(letter); // as it is computed
+    for (const [stage, text, y] of [["v", by("value", "v"), 92], ["α", `${called("α")}${isSoft ? `, Σ_i ${called("α")} = 1` : ""}`, 160], ["e", by("score", "e"), 286], ["k", by("key", "k"), 384], ["h", `${called("memory")}:`, 484]] as const)
       say(stage, `name ${stage}`, text, stage === "h" ? 400 : 168, y);
     say("h", "name own h", by("query", "q"), 103, 440, 320);
-    label("c", "name own c", `c = Σ_i ${called("α")} ${called("v")}`, centre - wide / 2 - 182, 2, 170);
+    label("c", "name own c", by("context", "c"), centre - wide / 2 - 232, 2, 220);
     const writes = panel.tokens.writes?.[row]?.[0], query = { form: "box", hue: 1, level: 0.25 } as const;
     put("h word", (writes ? "after " : "") + panel.rows[row]!, boxAt(2, 484, writes ? 250 : 170, FLAT), "h", query);
     for (const [stage, text, y, tall] of [["c", "2. mix", 58, 152], ["e", "1. compare", 274, 160]] as const) {
@@ -103,7 +103,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       cell(`v ${k}`, x, 92, vector("value", head, 1, k), "v", 2, 0.1 + 0.9 * weights[k]!);
       up(`k from ${k}`, to, 484, 422, "k");
       up(`e from ${k}`, to, 384, 324, "e");
-      put(`e meets ${k}`, equations.score?.includes("q + k") ? "+" : "·", boxAt(to - 15, 339, 30, 30), "e", { form: "plus" });
+      put(`e meets ${k}`, /q\S* \+/.test(equations.score!) ? "+" : "·", boxAt(to - 15, 339, 30, 30), "e", { form: "plus" });
       up(`α read ${k}`, to, 286, isSoft ? 258 : 198, "α");
       if (isSoft) up(`α from ${k}`, to, 226, 198, "α", 5);
       label("c", `c times ${k}`, "×", x, 131, wide, 28); // v, times its α
@@ -111,12 +111,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     });
     line("e from query", [at(87, 384), at(87, 354), at(middle(keys.length - 1) - 15, 354)], "e", { hue: 1 });
     const q = number("query"), k = factor(number("key", best)), score = written(scores[best]!); // the key with the largest weight, worked out
-    const product = panel.score === "scaled_dot" ? `(${q} · ${k}${few(" + …")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${q} + ${k}${few(", …")})` : "";
+    const product = panel.score === "scaled_dot" ? `(${q} · ${k}${few(" + …")}) / √${size}` : panel.score === "additive" ? `vᵀ tanh(${q} + ${k}${few(", …")})` : "";
     const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 526, 1110, 29); // at its own stop
     work("e", product && `“${panel.columns[best]!}”: e = ${product} = ${score}`);
-    if (isSoft) work("α", `“${panel.columns[best]!}”: α = e^{${score} − ${factor(score)}} / Σ = 1 / ${written(1 / top)} = ${written(top)}`);
+    if (isSoft) work("α", `“${panel.columns[best]!}”: α = exp(${score} − max e) / Σ = 1 / ${written(1 / top)} = ${written(top)}`);
     const most = largestOf(weights, PAIR).map((n) => `${written(weights[n]!)} · ${factor(number("value", n))}`);
-    work("c", `c = ${most.join(" + ")}${weights.length > PAIR ? " + …" : ""} = ${number("context")}`);
+    work("c", `${called("c")} = ${most.join(" + ")}${weights.length > PAIR ? " + …" : ""} = ${number("context")}`);
     joined();
     if (isOne && panel.rows.length > 1) products();
   }
@@ -175,16 +175,16 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     label("E", "E name q", `Q${part("query", q)}`, 84, down - 44, one * q + 92);
     label("E", "E name k", `Kᵀ${part("key", q)}`, right - 246, 25 + 20 * q, 236);
     label("E", "E name e", "E", right, down - 44, e * count);
-    const v = Math.min(2, few("value")), each = 106, apart = 44, aside = 170, a = Math.min(130, (1226 - 130 - 2 * each * v - apart - aside) / count), high = Math.min(84, 470 / count), second = 130 + a * count + aside, third = second + each * v + apart, half = 65 + (high * count) / 2;
+    const v = Math.min(2, few("value")), each = 88, apart = 44, aside = 170, a = Math.min(130, (1226 - 130 - 2 * each * v - apart - aside) / count), high = Math.min(84, 470 / count), second = 130 + a * count + aside, third = second + each * v + apart, half = 65 + (high * count) / 2;
     words("A", 84, high);
     rows.slice(0, count).forEach((word, s) => {
-      put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 2, 34), "A", { form: "word" });
+      put(`A key ${s}`, word, boxAt(130 + a * (s - 0.5), 48 - 34 * (s % 2), 2 * a, 34), "A", { form: "word" });
       put(`A value ${s}`, word, boxAt(second - 132, 84 + high * s, 124, high), "A", { form: "word" });
     });
     grid("A", "a", "weights", 130, 84, a, high, [count, count], [row], 5);
     grid("A", "v", "value", second, 84, each, high, [count, v], [, 0], 2);
     grid("A", "c", "context", third, 84, each, high, [count, v], [row, 0], 3);
-    for (const [key, text, x, wide, y] of [["a", "A", 130, a * count, 0], ["v", `V${part("value", v)}`, second - 6, each * v + 12, 40], ["c", `C${part("context", v)}`, third - 6, each * v + 12, 40], ["times", "×", second - aside, apart, half], ["is", "=", third - apart, apart, half]] as const)
+    for (const [key, text, x, wide, y] of [["a", "A", 2, 122, 40], ["v", `V${part("value", v)}`, second - 6, each * v + 12, 40], ["c", `C${part("context", v)}`, third - 6, each * v + 12, 40], ["times", "×", second - aside, apart, half], ["is", "=", third - apart, apart, half]] as const)
       label("A", `A name ${key}`, text, x, y, wide);
   }
 

@@ -42,6 +42,7 @@ ALL = "whole", "words", "stream"
 STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
 POOLED = "value", "weights", "context", "softmax"
 LOW = str.maketrans({"₁": "_1", "₂": "_2"})  # indices of matrices
+OF_HEAD = re.compile(r"\b([qkveαc]|[Wb](?=_[QKV]))(?=_|\b)")  # letters that differ by head
 WIDEST = 24  # letters of an equation beside the numbers that it gives
 
 
@@ -400,9 +401,8 @@ class _Scene(SceneMaker):
             fill: dict[str, object] = {"hue": Hue.OUTPUT, "level": 0.8, "tag": "stream"}
             self.node("bridge c", "c", (u - 70, v - 20, 44, CELL + 40), **fill)
         self.node("bridge label", state, box, form="label", tag="stream")
-        text = "The decoder begins with the last state of the encoder"
-        text += " in both directions" * bool(both)
-        text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
+        ways, after = " in both directions" * bool(both), "." if attends else TEXTS["bottleneck"]
+        text = TEXTS["bridge"] + ways + after
         lit = ["bridge", *(b.name for b in read), begin, f"{part} reads", "decoder reads 0"]
         self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
@@ -614,8 +614,13 @@ class _Scene(SceneMaker):
         name, values = weights.block, {n: f.values for n, f in stages.items()}
         itself, part = weights.rows == weights.columns, weights.rows
         writes = self.produced[:count] if part == "decoder" else []
-        letters = self._letters(stages, itself, part)
-        stages = {n: _renamed(frame, letters) for n, frame in stages.items()}
+        recurs = any(f.block.startswith(part) and f.name == "state" for f in self.film)
+        own, memory = "s_{t−1}" if recurs and not itself else "x", "x_i" if itself else "h_i"
+        is_same = "value" in stages and "W_" not in stages["value"].equation
+        letters = {"own": own, "memory": memory, "h": memory, "v": memory if is_same else "v_i"}
+        stages = {n: _renamed(f, letters, f"^{head}" * (heads > 1)) for n, f in stages.items()}
+        letters |= {short: stages[n].equation.split(" = ")[0] for short, n in STAGES.items()
+                    if n in stages and " = " in stages[n].equation}  # fmt: skip
         tokens = {"writes": [[word] for word in writes]} if writes else {}
         more = {"letters": letters, "tokens": tokens, **self._kinds(name, stages)}
         self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
@@ -625,11 +630,11 @@ class _Scene(SceneMaker):
         shows = ["heads", *(f"head {k}" for k in range(heads))]
         self._enter(spoken, text, shows, [*words, "chip", "faint", *every])
         for k in range(heads if deep else 0):
-            best = int(weights.values[k, row].argmax())
-            text = f"Head {k}: “{rows[row]}” attends most to “{columns[best]}”, α = "
-            text += f"{weights.values[k, row, best]:.2f}."
-            lit = [*words, f"chip {k}", every[k]]
-            self._enter(f"{spoken} head {k}", text, ["heads", f"head {k}"], lit)
+            best, alpha = int(weights.values[k, row].argmax()), weights.values[k, row].max()
+            to = "itself" if itself and best == row else f"“{columns[best]}”"
+            text = f"Head {k}: “{rows[row]}” attends most to {to}, α = {alpha:.2f}."
+            lit = [*words, *(f"chip {j}" for j in range(k + 1)), every[k]]
+            self._enter(f"{spoken} head {k}", text, shows[: k + 2], lit)
         if deep:
             self._query(spoken, stages)
 
@@ -654,57 +659,46 @@ class _Scene(SceneMaker):
         if not {"query", "key", "score", "value", "context", "output"} <= set(values):
             return
         itself, written = rows == columns, panel.tokens.get("writes")
-        facts = {n: f.equation for n, f in stages.items()} | {"row": rows[row]}
-        facts["values"] = "value" if panel.letters["v"][0] == "v" else "state"
-        weights = values["weights"].array[panel.head, row]
-        facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
-        facts |= self._worked(values["query"].shape[-1])
+        facts = {n: f.equation for n, f in stages.items()} | {"c": panel.letters["c"]}
+        asked = TEXTS["asked"]["after" if written and not itself else "itself"]
+        facts |= self._worked(values["query"].shape[-1]) | {"asked": asked.format(rows[row])}
+        facts |= TEXTS["values" if panel.letters["v"][0] == "v" else "states"]
         facts["asks"] = written[row][0] if written else rows[row]
+        heads, of_head = len(values["weights"].array), f"head {panel.head}"
+        facts |= {"heads": str(heads), "taker": of_head if heads > 1 else "c"}
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {"": TEXTS["query"] + few * (len(columns) > SHOWN), **TEXTS["build"]}
+        omitted = [*"EA" * (not itself or len(rows) == 1), *"o" * (heads == 1)]
         order = list("qkeαvc")  # all are drawn, first whole, then those that come later dimmed
-        for k, (stage, template) in enumerate(texts.items()):
+        for k, stage in enumerate(stage for stage in texts if stage not in omitted):
             alone = stage in ("o", "E", "A")
-            if stage in ("E", "A") and (not itself or len(rows) == 1):
-                continue
             shows = [stage] if alone else ["h", *order, f"{stage} work"]
             done = [stage] if alone else order[:k] or order
             lit = [*done, "h", *(f"name {own}{s}" for s in ["h", *done] for own in ("", "own "))]
-            text, name = template.format(**facts), f"{spoken} numbers {stage}".rstrip()
-            self._enter(name, text[:1].upper() + text[1:], shows, lit)
+            text, name = texts[stage].format(**facts), f"{spoken} numbers {stage}".rstrip()
+            prefix = f"{of_head.capitalize()}. " * (heads > 1 and stage not in ("", "o"))
+            self._enter(name, prefix + text, shows, lit)
 
     def _worked(self, size: int) -> dict[str, str]:
-        """Return the largest score of a panel's query, and its first mean, with their summands."""
+        """Return the largest score of a panel's query, and its first mean, with some summands."""
         p = self.panels[-1]
         row, made = p.row, {n: v.array[p.head % len(v.array)] for n, v in p.values.items()}
-        best = int(made["weights"][row].argmax())
-        pairs = (made["query"][row], made["key"][best]), (made["weights"][row], made["value"][:, 0])
-        products = (zip(map(_number, a[:2]), map(_number, b[:2]), strict=True) for a, b in pairs)
-        sums = (" + ".join(f"{x} · {y}" for x, y in pair) for pair in products)
-        dot, mean = (re.sub(r"· (−[\d.]+)", r"· (\1)", text) for text in sums)
-        score, total = (made["score"][row, best] * x for x in (1, size**0.5))
-        text = f"({dot} + …) / √{size} = {_number(total)} / √{size} = {_number(score)}"
+        weights, first = made["weights"][row], made["value"][:, 0]
+        best, largest = int(weights.argmax()), np.sort(np.argsort(-abs(weights * first))[:2])
+        dot = _products(made["query"][row, :2], made["key"][best, :2])
+        mean = _products(weights[largest], first[largest])
+        text = f"({dot} + …) / √{size} = {_number(made['score'][row, best])}"
         if p.score != "scaled_dot":
             text = f"the scores of “{p.rows[row]}”"
-        return {"worked": text, "mean": mean, "first": _number(made["context"][row, 0])}
-
-    def _letters(self, stages: Stages, itself: bool, part: str) -> dict[str, str]:
-        """Return what the picture calls the vectors and numbers of an attention."""
-        letters = {short: stages[n].equation.split(" = ")[0] for short, n in STAGES.items()
-                   if n in stages and " = " in stages[n].equation}  # fmt: skip
-        recurs = any(f.block.startswith(part) and f.name == "state" for f in self.film)
-        letters["own"] = "s_{t−1}" if recurs and not itself else "x"
-        letters["memory"] = letters["h"] = "x_i" if itself else "h_i"
-        if "value" in stages and "W_" not in stages["value"].equation:
-            letters["v"] = letters["memory"]
-        return letters
+        facts = {"worked": text, "mean": mean, "first": _number(made["context"][row, 0])}
+        return facts | {"most": f"{weights[best]:.2f}", "best": p.columns[best]}
 
     def _panel(
         self, node: str, stages: Stages, values: Mapping[str, Array], **more: object
     ) -> None:
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         if {"rotated query", "normed query"} & {*equations}:
-            equations["score"] = equations["score"].replace("q · k_i", "q′ · k′_i")
+            equations["score"] = re.sub(r"\b([qk][\^\d]*)(?=_i| ·)", r"\1′", equations["score"])
         letters = {n: t.translate(LOW) for n, t in equations.items() if 0 < len(t) < WIDEST}
         letters |= {"weights": "α_i, learned q"} if "context" in stages else {}
         letters |= {"position": "PE(t)", "input": "x_t"} if "position" in equations else {}
@@ -732,9 +726,7 @@ class _Scene(SceneMaker):
         self._panel(name, stages, values, rows=rows, row=row, reads=reads, **more)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
         every = _tags([*first, *later])
-        text = f"At “{rows[row]}”: from what the cell reads to its new state."
-        if "kept" in stages:
-            text = f"At “{rows[row]}”, gates (yellow) decide what is kept."
+        text = TEXTS["gated" if "kept" in stages else "cell"].format(rows[row])
         self._enter(f"{part} cell numbers", text, every, home=home)
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."
@@ -847,10 +839,12 @@ def _spoken(blocks: Sequence[str]) -> str:
     return " ".join(dict.fromkeys((names[0], names[-1])))
 
 
-def _renamed(stage: ForwardFrame, letters: Mapping[str, str]) -> ForwardFrame:
-    """Return a stage of an attention with the letters of what it reads in its equation."""
-    own = re.sub(r"\bx\b(?!_)", letters["own"], stage.equation)
-    return replace(stage, equation=re.sub(r"\bx_i\b", letters["memory"], own))
+def _renamed(stage: ForwardFrame, letters: Mapping[str, str], power: str) -> ForwardFrame:
+    """Return a stage of an attention with the letters of its head and of what it reads."""
+    reads = {"x": letters["own"], "x_i": letters["memory"], "v_i": letters["v"]}
+    text = re.sub(r"\b(x|[xv]_i)\b", lambda match: reads[match[0]], stage.equation)
+    text = text.removeprefix(f"{letters['memory']} = ")  # a value is a state
+    return replace(stage, equation=OF_HEAD.sub(rf"\1{power}", text))
 
 
 def _name(block: ModelBlock) -> str:
@@ -866,6 +860,12 @@ def _looks_back(f: ForwardFrame) -> bool:
 
 def _number(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
+
+
+def _products(a: Array, b: Array) -> str:
+    """Return a sum of products, of which no line breaks within one."""
+    text = " + ".join(f"{_number(x)}\u00a0·\u00a0{_number(y)}" for x, y in zip(a, b, strict=True))
+    return re.sub(r"(?<=·.)−[\d.]+", r"(\g<0>)", text).replace("+ −", "−\u00a0")
 
 
 def _plain(word: str) -> str:

@@ -103,7 +103,6 @@ def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> No
     cells = page.locator("section[aria-label=attention] .fv-cells[role=application]")
     cells.focus()
     cells.press(".")  # another head, whose stages are shown then
-    cells.press(".")
     walk.locator(".fv-title", has_text="head 1").wait_for()
     look = {"view": "scene", "block": "encoder.self_attention", "layer": 0, "head": 1}
     asked_for = "look => foveate.look('transformer_pre', look)"

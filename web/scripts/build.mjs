@@ -9,14 +9,14 @@ const one = (entry, format) => ({
   rolldownOptions: { output: { minify: true } }, // modules of a library keep their blanks otherwise
   lib: { entry: `src/${entry}/main.ts`, name: "foveate", formats: [format], fileName: () => `${entry}.js` },
 });
-/** Drawings that a page never has: demos with sliders are not published. */
+/** Drawings that a page never has: demos with sliders are not published, nor are words in two columns. */
 const without = (...kinds) => ({ name: "without", load: (id) => { const kind = kinds.find((each) => id.endsWith(`/core/${each}.ts`)); return kind && `export const ${kind} = undefined`; } });
 const ENTRIES = {
   embed: { build: one("embed", "iife") },
   widget: { build: one("widget", "es") },
   engine: { build: one("engine", "es") },
-  publish: { plugins: [svelte(), without("interactive", "film", "picture", "sheet", "table", "lines")], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
-  learn: { plugins: [svelte(), without("interactive", "film", "picture", "sheet", "table")], build: { ...one("learn", "iife"), lib: { ...one("learn", "iife").lib, fileName: () => "publish.train.js", cssFileName: "publish.train" } } },
+  publish: { plugins: [svelte(), without("interactive", "film", "picture", "sheet", "table", "links", "lines")], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
+  learn: { plugins: [svelte(), without("interactive", "film", "picture", "sheet", "table", "links")], build: { ...one("learn", "iife"), lib: { ...one("learn", "iife").lib, fileName: () => "publish.train.js", cssFileName: "publish.train" } } },
   studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/studio/static", emptyOutDir: true,
     rolldownOptions: { output: { chunkFileNames: ({ facadeModuleId }) => `assets/${facadeModuleId?.includes("/languages/") ? "language-" : ""}[name]-[hash].js` } } } },
 };

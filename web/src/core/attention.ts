@@ -4,8 +4,8 @@ import { choices, fill, h, tallOf } from "./dom";
 import { heads } from "./heads";
 import { legend } from "./legend";
 import { largest, levelsOf, rowOf, sequential, strongest, type Matrix, type Scale } from "./levels";
-import { links, MOST_WORDS } from "./links";
-import { cellOf, layerAndHead, nextHead, weightsOf, type Looking, type Side } from "./looking";
+import { links } from "./links";
+import { cellOf, layerAndHead, MOST_WORDS, nextHead, weightsOf, type Looking, type Side } from "./looking";
 import { blockOf, BlockMaps } from "./maps";
 import { palette } from "./palette";
 import type { Choice } from "./selection";
@@ -55,7 +55,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     choose(side === "row" ? { ...words(), side, row: place, column: undefined } : { ...words(), side, column: place, row: undefined });
   const pointCell = (row: number, column: number) => choose({ ...words(), side: "row", row, column });
 
-  const grid = new Grid(pointCell, "matrix of attention"), lines = sentences(pointSide), joined = links(pointSide);
+  const grid = new Grid(pointCell, "matrix of attention"), lines = sentences(pointSide), joined = parts.has("links") ? links(pointSide) : undefined; // a page without them has not their code
   const picker = heads((layer, head) => choose({ layer, head }), drawing.form === "heads" && !options.parts);
   const reading = h("output", { class: "fv-reading", "aria-live": "polite" }), others = h("p", { class: "fv-others" });
   const keys = h("p", { class: "fv-keys", "data-unsaved": true }, ...["←", "↑", "↓", "→"].map((k) => h("kbd", {}, k)), " cell · ",
@@ -70,7 +70,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
   const reads = parts.has("matrix") || parts.has("links") || parts.has("sentences");
   const has = (part: Part, ...nodes: HTMLElement[]) => (parts.has(part) ? nodes : []);
   const isOverview = drawing.form === "heads" && !options.parts, full = reads && (parts.has("blocks") || parts.has("heads") || parts.has("scale"));
-  const pictures = [...(reads ? [reading, others] : []), ...has("links", joined.element), ...has("matrix", grid.element, ...(options.frame === false ? [] : [keys])), wrong];
+  const pictures = [...(reads ? [reading, others] : []), ...(joined ? [joined.element] : []), ...has("matrix", grid.element, ...(options.frame === false ? [] : [keys])), wrong];
   const choosers = [...has("blocks", blocks.element), ...has("heads", picker.element), ...has("scale", scales.element), ...has("key", key)];
   const main = h("div", { class: isOverview ? "fv-main fv-aside" : "fv-main" }, ...(isOverview ? choosers : pictures));
   const aside = h("div", { class: isOverview ? "" : "fv-aside" }, ...(full ? has("matrix", grid.loupe!.element) : []), ...(isOverview ? pictures : choosers));
@@ -94,15 +94,14 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     const { layer, head } = heights(), name = described(block, layer, head, isProduct);
     if (parts.has("matrix")) grid.select(row, column);
     if (parts.has("sentences") && !lines.element.hidden) lines.select(side, side === "row" ? row : column, weights);
-    if (parts.has("links")) joined.select(looking);
+    joined?.select(looking);
     if (!reads) return;
     const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
-    fill(reading, "“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!),
-      "”: weight ", h("b", {}, value.toFixed(isSlide() ? 2 : 4)));
-    reading.hidden = parts.has("links") && isSlide(); // its lines say it
+    fill(reading, "“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!), "”: weight ", h("b", {}, value.toFixed(2)));
+    reading.hidden = !!joined && isSlide(); // its lines say it
     fill(others, silence(layer, head), described(block, layer, head, isProduct, true), ...strongest(weights, 3, 0.005).flatMap((k, i) =>
       [i ? ", " : " · strongest: ", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
-    for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
+    for (const box of [grid.box, joined?.element.firstElementChild]) box?.setAttribute("aria-label", `${name}: ${reading.textContent}`);
   }
 
   /** The computation of the chosen row, of the head that is shown; of a mean, of the head with most weight on the cell. */
@@ -133,7 +132,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
       height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: rowsOf[block.rowMeans], whole: isWritten,
       texts: isWritten ? rows.map((_, t) => Array.from(rowOf(map!, t), (weight) => weight.toFixed(2))) : [],
     });
-    if (parts.has("links")) joined.show(rows, columns, map);
+    joined?.show(rows, columns, map);
     point();
     stage.changed();
   }
@@ -150,7 +149,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     }
     if (parts.has("heads")) picker.show(maps, scale);
     const how = palette.scales[scale];
-    key.replaceChildren(legend(sequential, how.marks, `${how.caption}; no colour: exactly 0 (masked)`));
+    key.replaceChildren(legend(sequential, how.marks, `${how.caption}; no colour: 0 (masked or silenced)`));
     showMap();
   }
 
@@ -169,7 +168,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     };
     const target = event.target as Node, inPicker = picker.element.contains(target);
     if (inPicker) Object.assign(acts, { ArrowUp: acts["["], ArrowDown: acts["]"], ArrowLeft: acts[","], ArrowRight: acts["."] });
-    const inWords = joined.element.contains(target), place = looking[looking.side];
+    const inWords = joined?.element.contains(target), place = looking[looking.side];
     if (inWords) Object.assign(acts, {
       ArrowUp: () => pointSide(looking.side, Math.max(0, place - 1)),
       ArrowDown: () => pointSide(looking.side, Math.min(block[`${looking.side}s`].length - 1, place + 1)),

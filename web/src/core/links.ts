@@ -1,14 +1,12 @@
 // Words in two columns joined by lines.
 import { fitted, h, put, s, tallOf, widthOf } from "./dom";
 import { equals, glow, largest, rowOf, strongest, type Matrix } from "./levels";
-import type { Looking, Side } from "./looking";
-import { weightsOf } from "./looking";
+import { MOST_WORDS, weightsOf, type Looking, type Side } from "./looking";
 import { sameWords } from "./text";
 
 const STEP = 24, CLOSE = 16, TOP = 40; // pixels from one word to the next, and where all have to fit; to the middle of the first
 const APART = 320, WIDE = 440; // pixels between the words of two columns at most; where they have all the room
 const GAP = 6; // pixels between a word and the lines
-export const MOST_WORDS = 64; // beyond, no line would be told from another
 
 export interface Links {
   readonly element: HTMLElement;

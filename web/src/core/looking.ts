@@ -4,6 +4,7 @@ import type { Choice } from "./selection";
 import { likeWord, sameWords } from "./text";
 import type { AttentionDrawing, Block } from "./types";
 
+export const MOST_WORDS = 64; // beyond, no line would be told from another
 export type Side = "row" | "column";
 
 export interface Looking { row: number; column: number; side: Side }

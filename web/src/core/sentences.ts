@@ -45,14 +45,13 @@ export function sentences(point: (side: Side, place: number) => void): Sentences
     const box = element.getBoundingClientRect(), zoom = zoomOf(element), start = from.words.children[place]?.getBoundingClientRect();
     if (!start) return links.replaceChildren();
     const over = columns.words.lastElementChild!.getBoundingClientRect(), under = rows.words.firstElementChild!.getBoundingClientRect();
-    links.replaceChildren(...strongest(weights, MOST, LEAST).flatMap((k) => {
+    links.replaceChildren(...strongest(weights, MOST, LEAST).map((k) => {
       const end = to.words.children[k]!.getBoundingClientRect();
       const [upper, lower] = side === "column" ? [start, end] : [end, start];
-      if (upper.bottom < over.top || lower.top > under.bottom) return []; // it would pass behind another line of words
       const x1 = (upper.x + upper.width / 2 - box.x) / zoom, y1 = (upper.bottom - box.y) / zoom + 3;
       const x2 = (lower.x + lower.width / 2 - box.x) / zoom, y2 = (lower.top - box.y) / zoom - 3, middle = (y1 + y2) / 2;
       return s("path", { d: `M${x1} ${y1} C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`,
-        "stroke-width": 1 + 5 * weights[k]!, opacity: 0.25 + 0.7 * (weights[k]! / top) });
+        "stroke-width": 1 + 5 * weights[k]!, opacity: (0.25 + 0.7 * (weights[k]! / top)) / (upper.bottom < over.top || lower.top > under.bottom ? 2 : 1) }); // pale behind another line of words
     }));
   };
   return { element, show, select };

@@ -312,10 +312,10 @@ export class PackedModel {
 
   /** The inside of an attention and a head of it, in the same computation. */
   inside(name: string, head: number, line: string, target: readonly number[] = [], to?: string): SceneDrawing {
-    const number = this.header.attentions.indexOf(name), { compute, axes } = this.#pass(line, target, to, "tokens"), [rows, columns] = axes(name);
+    const number = this.header.attentions.indexOf(name), { compute, axes } = this.#pass(line, target, to, "tokens"), [{ labels: maps }, { labels: columns }] = axes(name), before = axes(name.replace("cross", "self"))[1].labels, rows = before.length === maps.length ? before : maps; // inputs
     if (number < 0) throw new Error(`no attention ${name}`);
     const all = this.#use(this.#plain, (search) => search.stages(STAGES.map((stage) => [number, stage] as const), () => compute(search)));
     const flat = Object.fromEntries(STAGES.map((stage, n) => [stage, all[n]!])) as Record<Stage, Float32Array>;
-    return inside({ name, flat, rows: rows.labels, columns: columns.labels, equations: this.header.equations?.[number] ?? {} }, head);
+    return inside({ name, flat, rows, columns, writes: rows.join() === maps.join() ? [] : maps, equations: this.header.equations?.[number] ?? {} }, head);
   }
 }

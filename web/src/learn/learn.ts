@@ -76,6 +76,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
     state.text = TASKS[state.runs[0]!.task].first;
     example = TASKS[state.runs[0]!.task].read(state.text) as Example;
   }
+  const isDone = () => shown.every(({ run }) => run.step >= MOST);
   const task = () => TASKS[state.runs[0]!.task];
 
   const play = h("button", { type: "button", class: "fv-primary", "data-testid": "train", click: () => train(!isOn) });
@@ -112,8 +113,8 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
   };
   let shown: ReturnType<typeof lane>[] = [];
   const lines = mount(chart, { ...curves(), x: [] }, { frame: false, selection: new Selection() });
-  const last = () => Math.max(0, ...shown.map(({ run }) => run.frames.length - 1));
-  const stepAt = () => Math.max(0, ...shown.map(({ run }) => run.frames[Math.min(place ?? Infinity, run.frames.length - 1)]?.step ?? 0));
+  const last = () => Math.max(0, Math.min(...shown.map(({ run }) => run.frames.length - 1))); // two that race are shown at the same step
+  const stepAt = () => shown[0]?.run.frames[place ?? last()]?.step ?? 0;
 
   /** One training: its switches, its map and its heads, what it makes of the text. */
   function lane(run: Run, k: number) {
@@ -159,12 +160,12 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
       if (!frame) return;
       const [row, column] = cell.map((at, side) => Math.min(at, [frame!.rows, frame!.columns][side]! - 1)) as [number, number], { rows, columns } = words();
       grid.select(row, column);
-      reading.replaceChildren(`writes “${rows[row]}” ← reads “${columns[column]}” `, h("b", {}, mapOf(frame, head).values[row * frame.columns + column]!.toFixed(2)));
+      reading.replaceChildren(`for “${rows[row]}” it looks at “${columns[column]}” `, h("b", {}, mapOf(frame, head).values[row * frame.columns + column]!.toFixed(2)));
       grid.box.setAttribute("aria-label", `attention after step ${frame.step}: ${reading.textContent}`);
     }
     function show(next: Frame | undefined): void {
       frame = next;
-      const { failure, pace, size } = run;
+      const { failure } = run;
       if (failure) status.textContent = `The training stopped: ${failure}.`;
       if (!frame) return;
       const { rows, columns } = words();
@@ -172,13 +173,13 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
       const isRight = frame.output.join("\n") === example.target.join("\n");
       output.replaceChildren(h("span", { class: "fv-quiet" }, "writes "), h("b", { dir: "auto" }, frame.output.join(task().joint) || "nothing"), isRight ? h("span", { class: "fv-learn-right" }, " ✓ right") : h("span", { class: "fv-quiet" }, compact ? " ✗" : ` ✗ right is ${example.target.join(task().joint)}`));
       const attends = frame.weights.some((weight) => weight > 0);
-      status.textContent = [...(compact ? [] : [`step ${frame.step.toLocaleString("en-US")}`]), ...(frame.step ? [`loss ${frame.loss.toFixed(frame.loss < 0.1 ? 3 : 2)}`] : ["untrained"]),
-        attends ? `${Math.round(100 * frame.right)} % of attention ${compact ? "right" : `on the right ${task().of}`}` : "no attention", ...(pace && !compact ? [`${Math.round(pace)} steps/s`] : []), ...(compact ? [] : [`${size.toLocaleString("en-US")} weights`])].join(" · ");
+      status.textContent = [frame.step ? `loss ${frame.loss.toFixed(frame.loss < 0.1 ? 3 : 2)}` : "untrained",
+        attends ? `${Math.round(100 * frame.right)} % of attention ${compact ? "right" : `on the right ${task().of}`}` : "no attention"].join(" · ");
       element.dataset.step = String(frame.step);
       grid.element.hidden = heads.hidden = reading.hidden = !attends;
       if (!attends) return;
       const map = mapOf(frame, head);
-      grid.show({ height: frame.rows, width: frame.columns, levels: levelsOf(map, "absolute"), colours: sequential, rows, columns, down: "writes ↓", ...(compact ? { across: "↵: end · α: dark 0, yellow 1" } : {}), dots: example.links });
+      grid.show({ height: frame.rows, width: frame.columns, levels: levelsOf(map, "absolute"), colours: sequential, rows, columns, down: "target ↓", ...(compact ? { across: "↵: end · α: dark 0, yellow 1" } : {}), dots: example.links });
       for (const { which, canvas } of tiles) {
         Object.assign(canvas, { width: frame.columns, height: frame.rows });
         canvas.getContext("2d")!.putImageData(new ImageData(pixels(levelsOf(mapOf(frame, which), "absolute"), sequential), frame.columns, frame.rows), 0, 0);
@@ -193,18 +194,19 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
     timer = undefined;
     scrub.max = String(last());
     scrub.value = String(place ?? last());
-    scrub.setAttribute("aria-valuetext", when.textContent = `step ${stepAt().toLocaleString("en-US")}`);
+    scrub.setAttribute("aria-valuetext", when.textContent = `${stepAt() < MOST ? "" : "done: "}step ${stepAt().toLocaleString("en-US")}`);
     for (const { run, show, status } of shown) {
       status.setAttribute("aria-live", isOn ? "off" : "polite"); // not every step is read out
-      show(run.frames[Math.min(place ?? Infinity, run.frames.length - 1)]);
+      show(run.frames[place ?? last()]);
     }
-    if (isOn && shown.every(({ run }) => run.step >= MOST)) train(false);
+    if (isOn && isDone()) train(false);
+    about.textContent = isDone() && state.runs.some(({ model, positions }) => model === "transformer" && !positions) ? "Without positions, a model does not see the order of its input." : task().about;
     lines.update(curves());
   }
   const later = () => { timer ??= setTimeout(draw, isOn && calm.matches ? CALM : APART); };
 
   function train(on: boolean): void {
-    if (on && shown.every(({ run }) => run.step >= MOST)) restart(false);
+    if (on && isDone()) restart(false);
     isOn = on;
     place = undefined;
     play.textContent = on ? "❚❚ Pause" : "▶ Train";
@@ -233,7 +235,6 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
     lanes.classList.toggle("fv-learn-race", runs.length > 1);
     if (from >= 0 && focused) shown[from]?.element.querySelector<HTMLElement>(`[data-testid="${focused}"], [aria-label="${focused}"]`)?.focus();
     race.textContent = runs.length > 1 ? "Stop the race" : "Race two models";
-    about.textContent = task().about;
     seed.value = String(runs[0]!.seed);
     own.value = state.text;
     own.placeholder = task().hint;

@@ -58,7 +58,7 @@ function translated(source: string[]): Example | string {
   for (let k = 0; k < source.length;) {
     const word = source[k]!;
     if (!(word in ARTICLES)) {
-      if (!(word in VERBS || word in PLACES)) return `“${word}” is not a noun phrase, a verb or a place: write, for example, “${TASKS.adjectives.first}”`;
+      if (!(word in VERBS || word in PLACES)) return `“${word}” is not a noun phrase, a verb or a place: write for example “${TASKS.adjectives.first}”`;
       put((VERBS[word] ?? PLACES[word])!, k++);
       continue;
     }
@@ -88,7 +88,7 @@ export const TASKS: Record<TaskName, Task> = {
     read: (text) => /^[a-z]{2,12}$/.test(text.trim().toLowerCase()) ? reversed([...text.trim().toLowerCase()]) : "Write a word of 2 to 12 letters from a to z.",
   },
   dates: {
-    label: "Rewrite a date", of: "digit or month", about: "At each step the model sees 32 random dates, to be written as year-month-day.", hint: "a date such as 14 July 1989", first: "14 July 1989", joint: "",
+    label: "Rewrite a date", of: "digit or month", about: "At each step the model sees 32 random dates, to be written as year-month-day.", hint: "a date", first: "14 July 1989", joint: "",
     tokens: [...new Set([...DIGITS, "-", " ", ...MONTHS.join("")])],
     draw: (random) => dated(from(random, 1, 28), from(random, 0, 11), from(random, 1900, 2099)),
     read: (text) => {
@@ -97,7 +97,7 @@ export const TASKS: Record<TaskName, Task> = {
     },
   },
   adjectives: {
-    label: "Translate into French", of: "word", about: "At each step the model sees 32 random sentences of a grammar of 54 words: adjectives agree, and most stand behind the noun.", hint: "words of a small grammar", first: "the small cat sees a red house", joint: " ",
+    label: "Translate into French", of: "word", about: "At each step the model sees 32 random sentences of 54 words: adjectives agree, most follow the noun.", hint: "a sentence", first: "the small cat sees a red house", joint: " ",
     tokens: [...new Set([ARTICLES, NOUNS, BEFORE, BEHIND, VERBS, PLACES].flatMap((table) => [...Object.keys(table), ...Object.values(table).flatMap((own) => typeof own === "string" ? own.replace(" f", "") : own)]))],
     draw: (random) => translated([...phrase(random), one(random, Object.keys(VERBS)), ...phrase(random), ...(random() < 0.3 ? [one(random, Object.keys(PLACES))] : [])]) as Example,
     read: (text) => {

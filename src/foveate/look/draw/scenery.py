@@ -660,8 +660,8 @@ class _Scene(SceneMaker):
             return
         itself, written = rows == columns, panel.tokens.get("writes")
         facts = {n: f.equation for n, f in stages.items()} | {"c": panel.letters["c"]}
-        asked = TEXTS["asked"]["after" if written and not itself else "itself"]
-        facts |= self._worked(values["query"].shape[-1]) | {"asked": asked.format(rows[row])}
+        wish = TEXTS["wish"]["after" if written and not itself else "itself"]
+        facts |= self._worked(values["query"].shape[-1]) | {"wish": wish.format(rows[row])}
         facts |= TEXTS["values" if panel.letters["v"][0] == "v" else "states"]
         facts["asks"] = written[row][0] if written else rows[row]
         heads, of_head = len(values["weights"].array), f"head {panel.head}"

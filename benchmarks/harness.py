@@ -22,6 +22,14 @@ RESULTS = ROOT / "docs" / "results"
 DATA = Path(os.environ.get("FOVEATE_DATA") or ROOT.parent / "shared" / "data")
 
 
+def browser() -> str | None:
+    """The path of a Chromium-like browser (tools/browser.py)."""
+    sys.path.append(str(ROOT / "tools"))
+    from browser import find_browser
+
+    return find_browser()
+
+
 def run(main: Callable[..., None], part: str | None = None) -> None:
     """Call ``main`` with the options of its signature; the help is the docstring of its module.
 

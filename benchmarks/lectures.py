@@ -148,11 +148,9 @@ def project(names: list[str], folder: Path, programs: Path) -> dict[str, Any]:
     """Each lecture in a window of 1280 × 800 pixels."""
     from playwright.sync_api import sync_playwright
 
-    from foveate.cli.doctor import find_browser
-
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with studio(folder, programs) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=flags)
+        browser = playwright.chromium.launch(executable_path=harness.browser(), args=flags)
         window = {"width": 1280, "height": 800}
         result = {
             name: projected(name, browser.new_page(viewport=window), address) for name in names

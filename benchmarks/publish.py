@@ -36,7 +36,6 @@ import torch
 
 import foveate.engine.packed
 import harness
-from foveate.cli.doctor import find_browser
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import BOS, EOS, Tokenizer
 from foveate.engine.compiled import CompiledSearch, Settings, web_engine
@@ -100,7 +99,7 @@ def main(
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         flags = ["--no-sandbox"]
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=flags)
+        browser = playwright.chromium.launch(executable_path=harness.browser(), args=flags)
         own = pack(load(run), folder / "own.safetensors", "int8")
         task: Any = load(PACKAGED / "en-fr").task
         labelled: Any = load(PACKAGED / "kinds-of-sentences").task  # single sentences of the same

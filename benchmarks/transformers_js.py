@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 import foveate.engine.packed
 import harness
-from foveate.cli.doctor import find_browser
 from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.exchange.onnx import Encoding, Stepping, write_graph
 from foveate.run import Run, load
@@ -188,7 +187,7 @@ def main(run: Path, package: Path, lines: int = 100) -> None:
     sources = [[*engine.tokenizers[0].encode(text).ids, EOS] for text in texts]
     right = [list(answer.outputs[0].ids) for answer in engine.translate(texts, beam_size=1)]
     with sync_playwright() as player, tempfile.TemporaryDirectory() as folder:
-        browser = player.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+        browser = player.chromium.launch(executable_path=harness.browser(), args=["--no-sandbox"])
         result = beside(browser, loaded, package, sources, right, Path(folder))
     measured = result | {"lines": len(texts), "machine": harness.describe()}
     harness.write("publish", harness.previous("publish") | {"beside": measured})

@@ -97,7 +97,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     joined?.select(looking);
     if (!reads) return;
     const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
-    fill(reading, "“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!), "”: weight ", h("b", {}, value.toFixed(2)));
+    fill(reading, "“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!), "”: weight ", h("b", {}, value.toFixed(isSlide() ? 2 : 4)));
     reading.hidden = !!joined && isSlide(); // its lines say it
     fill(others, silence(layer, head), described(block, layer, head, isProduct, true), ...strongest(weights, 3, 0.005).flatMap((k, i) =>
       [i ? ", " : " · strongest: ", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));

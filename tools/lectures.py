@@ -49,7 +49,7 @@ docs/results/lecture-slides.json records a check of each. Each run stops after a
 steps; times are estimates. From the wheel in an empty environment, run as typed and shown as
 slides ([lectures.json](../results/lectures.json); runs of 300 steps, two cores of a Xeon), the
 runs of temirkhanov took 3.8 minutes and its steps 2.0, those of chakraborty 3.6 and 0.5; the
-slowest slide appeared after 0.21 s.
+slowest slide appeared after 0.27 s (romac, two cores of an AMD EPYC).
 
 ## The presenter's window
 

@@ -164,7 +164,8 @@ class Pace:
     def __init__(self, most: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self.clock, self.rate = most, clock, Rate(FIRST_PACE, PACE_MEMORY)
         self._begun, self._new = deque[asyncio.Future[None]](), deque[asyncio.Future[None]]()
-        self._limit, self._taken, self._since = 1, 0, 0.0  # pieces of this pass, and its beginning
+        self._limit, self._since = 1, 0.0  # of the pieces of this pass, and when it began
+        self._taken = self._beginning = 0  # these pieces, and those of new requests
 
     async def begin(self) -> None:
         """Wait until a new request may begin. Raises `RequestError` (503) if that takes long."""
@@ -172,7 +173,6 @@ class Pace:
         if wait > self.most:
             raise RequestError(503, "the server is busy: try again later", retry_after=1 + wait)
         await self._turn(self._new)
-        self.rate.done(self.clock(), 1)
 
     async def resume(self) -> None:
         """Wait until a request that has begun may continue."""
@@ -184,9 +184,13 @@ class Pace:
             line.append(turn := loop.create_future())
             await turn
         else:
-            self._taken += 1
-            if self._taken == 1:
+            if not self._taken:
                 self._schedule(loop, self.clock())
+            self._take(line)
+
+    def _take(self, line: object) -> None:
+        self._taken += 1
+        self._beginning += line is self._new
 
     def _schedule(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
         """Schedule the next pass."""
@@ -195,12 +199,14 @@ class Pace:
         loop.call_soon(self._pass, loop)
 
     def _pass(self, loop: asyncio.AbstractEventLoop) -> None:
-        now, self._taken = self.clock(), 0
+        now = self.clock()
+        self.rate.done(now, self._beginning)
+        self._taken = self._beginning = 0
         self._limit = min(PIECES, 2 * self._limit) if now - self._since < PASS else 1
         while self._taken < self._limit and (line := self._begun or self._new):
             if not (turn := line.popleft()).done():
                 turn.set_result(None)
-                self._taken += 1
+                self._take(line)
         if self._taken:
             self._schedule(loop, now)
         else:

@@ -748,10 +748,9 @@ class Passage:
             for n, (sentence, answer, pieces) in both
             if pieces == list(sentence.source) and answer != sentence.text
         ]
-        self.shown[:] = [
-            ("".join(texts_of(sentence.source)), "".join(texts_of(pieces)))
-            for sentence, pieces in zip(self.to_translate, chosen, strict=True)
-        ]
+        sides = [sentence.source for sentence in self.to_translate], chosen
+        texts = (["".join(texts_of(pieces)) for pieces in side] for side in sides)
+        self.shown[:] = zip(*texts, strict=True)
         return self.ending("".join(map(self.written, self._whole(chosen))))
 
     @cached_property

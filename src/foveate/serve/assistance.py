@@ -30,7 +30,6 @@ from foveate.serve.translation_schemas import AssistanceFields, Limits
 
 T = TypeVar("T")
 STORED = 32  # assistances of requests, shared by later requests with equal options
-AS_JSON = json.JSONEncoder(ensure_ascii=False)
 _making = threading.Lock()  # so that requests at the same time share theirs too
 
 
@@ -88,7 +87,7 @@ def json_tree(text: str | bytes, name: str, wrong: str) -> object:
     """Return the value in a JSON text. Raises `RequestError` (400) if it is ``wrong``."""
     try:
         tree = json.loads(text, object_pairs_hook=unique_keys)
-        AS_JSON.encode(tree).encode()
+        json.dumps(tree, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise RequestError(400, f"{name} contains a lone surrogate (half a character)") from None
     except UserError as error:

@@ -491,9 +491,8 @@ class _Scene(SceneMaker):
         units = {} if pools else _units(values, reads)
         more = {"rows": rows, "row": row, "reads": reads, "tokens": tokens, "units": units}
         self._panel(home, stages, values, **more)
-        equations = self.panels[-1].equations
-        sum_of = f"{equations.get('embedding', 'x')} + PE(t)"
-        equations = equations | {"position": "PE(t)", "input": sum_of}
+        equations = {"embedding": "x"} | self.panels[-1].equations
+        equations |= {"position": "PE(t)", "input": f"{equations['embedding']} + PE(t)"}
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
         every, reader = _tags(["words", *stages]), " of the ".join(spoken.split(" ")[::-1])
         reader = reader.replace("feed-forward", "feed-forward layer")

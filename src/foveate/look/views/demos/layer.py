@@ -175,8 +175,9 @@ def block(
     """Draw a part of a layer for three words, every number of it; or where its norm is."""
     torch.manual_seed(seed)
     made, x = Chalkboard(), short(3, 3)
+    bend = "max(0, z)" if activation == "relu" else f"{activation.upper()}(z)"
     if part == "feed-forward":
-        _feed_forward(made, torch.randn(3, 2).round() + 0.0, ACTIVATIONS[activation])
+        _feed_forward(made, torch.randn(3, 2).round() + 0.0, ACTIVATIONS[activation], bend)
     elif part == "norm":
         _norms(made, x)
     elif part == "dropout":
@@ -206,7 +207,6 @@ def block(
     else:
         made.branch(90, "pre-norm", "x + f(norm(x))", True)
         made.branch(740, "post-norm", "norm(x + f(x))", False)
-    bend = "max(0, z)" if activation == "relu" else f"{activation.upper()}(z)"
     text = TABLES["block"][part].format(drop=drop, kept=1 - drop, bend=bend)
     made.stop(part, text, ["stream"])
     caption = "Inputs and matrices are random, with one digit."
@@ -224,15 +224,15 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
         made.line(("x", x, hue), "→", (head, both, hue), "→", (name, y, hue))
 
 
-def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
-    forward, name = filled(kind(kind.Config(), 2, 3)), kind.__name__
-    z, bend = forward.inner(x), "max(0, z)" if name == "ReLU" else f"{name}(z)"
+def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward], bend: str) -> None:
+    forward, is_relu = filled(kind(kind.Config(), 2, 3)), kind is ReLU
+    z = forward.inner(x)
     made.product(("x", x, 6), "1", forward.inner, ("z", z, 4))
     read: Piece = (f"a = {bend}", forward.activate(z), 4)
     made.product(read, "2", forward.outer, ("FFN(x)", forward(x), 3))
-    change = "negative → 0" if name == "ReLU" else "each number by itself"
+    change = "negative → 0" if is_relu else "each number by itself"
     made.on(change, "line 0 6 2 1", "line 1 0")
-    made.frame(*("line 0 6 1 0", "line 1 0 1 0") * (name != "ReLU"))
+    made.frame(*("line 0 6 1 0", "line 1 0 1 0") * (not is_relu))
 
 
 def _layers(made: Chalkboard, x: Tensor) -> None:

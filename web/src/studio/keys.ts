@@ -21,6 +21,11 @@ const isBare = (event: KeyboardEvent) =>
 /** A bare key that is not being typed into a field. */
 export const isShortcut = (event: KeyboardEvent) => isBare(event) && !isField(event.target);
 
+const TURNS: Record<string, number> = { ArrowRight: 1, PageDown: 1, " ": 1, ArrowLeft: -1, PageUp: -1 };
+/** How many slides a bare key goes on; the space of a button is its own. */
+export const turnOf = (event: KeyboardEvent): number | undefined =>
+  isShortcut(event) && !(event.key === " " && event.target instanceof HTMLButtonElement) ? TURNS[event.key] : undefined;
+
 function escape(event: KeyboardEvent): void {
   if (studio.stop) studio.stop();
   else if (isField(event.target)) (event.target as HTMLElement).blur();

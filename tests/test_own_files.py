@@ -108,10 +108,7 @@ def test_a_view_of_ones_own_is_wherever_views_are(run: Run, call: Call) -> None:
 
 OWN_VIEWS = {  # what is wrong in a file, by its name
     "my_option.py": ("@view()\ndef own(run, colour=1): ...", "unknown option of views 'colour'"),
-    "my_name.py": (
-        "@view()\ndef heads(run): ...",
-        "'heads' exists already: give yours another",
-    ),
+    "my_name.py": ("@view()\ndef heads(run): ...", "'heads' exists already: give yours another"),
     "my_bare.py": (
         "@view\ndef own(run): ...",
         "my_bare.py:3: own: write @view(), with parentheses",

@@ -51,8 +51,7 @@ CONFIG = LocationDecoder.Config(embedding_size=6, hidden_size=10, max_length=7, 
 
 
 def built(memory_size: int | None = 8) -> LocationDecoder:
-    decoder: LocationDecoder = CONFIG.build(Tokens(20), memory_size)
-    return decoder.eval()
+    return CONFIG.build(Tokens(20), memory_size).eval()
 
 
 @torch.no_grad()

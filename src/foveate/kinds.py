@@ -218,10 +218,7 @@ def _choice_schema(
         "properties": {name: {"anyOf": known} for name, known in fields.items()},
         "additionalProperties": False,
     }
-    return {
-        "description": _meaning(config),
-        "anyOf": [{"enum": sorted(choices)}, *tables, unnamed],
-    }
+    return {"description": _meaning(config), "anyOf": [{"enum": sorted(choices)}, *tables, unnamed]}
 
 
 def _table_schema(config: type[Config], definitions: Tree) -> Tree:

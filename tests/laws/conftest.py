@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from foveate.config import Config, kinds
 from foveate.kinds import load_kinds
 from foveate.look.hooks import capture
+from foveate.measure.laws.models import untried
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.interleaved import InterleavedDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
@@ -25,6 +26,7 @@ from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
 from foveate.nn.linear import LayerNorm, RMSNorm
 from foveate.nn.native import kernels as fused_module
+from foveate.nn.normalizers import choices
 from foveate.nn.positions import Rotary
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
@@ -68,15 +70,8 @@ def defaults(family: str) -> dict[str, Any]:
         name: shrink(config())
         for name, config in members
         if not any(field.is_required() for field in config.model_fields.values())
-        and reads_tokens(config())
+        and not untried(config())  # pictures and series have laws of their own
     }
-
-
-def reads_tokens(config: Config) -> bool:
-    """Whether nothing in a config reads anything but ids; pictures have laws of their own."""
-    parts = [getattr(config, name) for name in type(config).model_fields]
-    own = getattr(config.owner, "reads", Tokens) is Tokens
-    return own and all(reads_tokens(part) for part in parts if isinstance(part, Config))
 
 
 def each(family: str) -> pytest.MarkDecorator:
@@ -93,6 +88,21 @@ def check_saved(model: nn.Module, other: nn.Module, folder: Path, *inputs: Tenso
         assert differ(other(*inputs), expected)
         load_weights(other, folder / "model.safetensors")
         assert torch.equal(other(*inputs), expected)
+
+
+def check_half_precision(model: nn.Module, *inputs: Tensor) -> None:
+    """Under autocast, gradients are finite, also those of choices, and outputs near."""
+    with torch.autocast("cpu", torch.bfloat16), choices(model) as made:
+        trained = model(*inputs)
+    drawn = sum((choice.log_probability.sum() for choice in made), torch.zeros(()))
+    (trained.float().square().mean() + drawn).backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(bool(grad.isfinite().all()) for grad in grads)
+    with torch.no_grad():
+        exact = model(*inputs)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = model(*inputs)
+    assert float((rounded.float() - exact).abs().mean()) < 0.1 * float(exact.std())
 
 
 def check_future(model: Callable[[Tensor], Tensor], text: Tensor, at: int) -> None:
@@ -181,6 +191,15 @@ def _pairs() -> dict[str, tuple[Any, Any]]:
         for label, other in substitutions(decoder):
             pairs[f"{name} decoder {label}"] = encoder, other
     encoder, decoder = TRANSFORMER
+    others = {f"{name} encoder": (kind, decoder) for name, kind in defaults("encoder").items()}
+    for name, kind in defaults("decoder").items():
+        if kind.owner.reads_memory:
+            others[f"{name} decoder"] = encoder, kind
+    for name, cell in defaults("cell").items():
+        for order in (None, changed(writing.attention, query="current")):
+            own = changed(writing, cell=cell, attention=order)
+            others[f"{name}, {order and order.query}"] = reading, own
+    pairs |= {name: pair for name, pair in others.items() if pair not in pairs.values()}
     for name, attention in defaults("attention").items():
         if name != "full" and not issubclass(attention.owner, SparseAttention):
             pairs[f"cross {name}"] = encoder, changed(decoder, cross_attention=attention)
@@ -208,8 +227,7 @@ MODELS = _models()
 def build(config: EncoderDecoder.Config, vocabulary: int = VOCABULARY) -> EncoderDecoder:
     """A model ready for use, the same at every call."""
     torch.manual_seed(0)
-    model: EncoderDecoder = config.build(Tokens(vocabulary), Tokens(vocabulary)).eval()
-    return model
+    return config.build(Tokens(vocabulary), Tokens(vocabulary)).eval()
 
 
 def ids(*shape: int, vocabulary: int = VOCABULARY, seed: int = 1) -> Tensor:
@@ -286,8 +304,7 @@ ATTENTIONS = {
 def attention(request: pytest.FixtureRequest) -> Attention:
     """Every score and every normaliser, with one head and with heads that share keys."""
     torch.manual_seed(0)
-    built: Attention = request.param.build(SIZE)
-    return built.eval()
+    return request.param.build(SIZE).eval()
 
 
 def weights_of(attention: Attention, *inputs: Any) -> Tensor:

@@ -149,7 +149,6 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
 )
 def test_translation_overfits_twenty_sentences(task, config) -> None:
     model = task.build(config)
-    assert isinstance(model, EncoderDecoder)
     objective = CrossEntropy.Config().build()
     fit(model, lambda _: task.loss(model, task.batch("train", range(20)), objective), 200)
     pairs = itertools.product(SUBJECTS.items(), VERBS.items())

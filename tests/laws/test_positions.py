@@ -23,8 +23,7 @@ AT = torch.arange(9)
 
 def encoder(config: Position.Config) -> TransformerEncoder:
     torch.manual_seed(0)
-    made: TransformerEncoder = changed(TRANSFORMER[0], position=config).build(Tokens(30))
-    return made.eval()
+    return changed(TRANSFORMER[0], position=config).build(Tokens(30)).eval()
 
 
 @pytest.mark.parametrize("size", [SIZE, 7, 1])

@@ -79,7 +79,6 @@ def test_weights_that_a_loss_reads_and_choices_are_formed_again(normalizer: str)
         loss.backward()
         assert all(a.tap is None for a in attentions(model, "attention"))
     for (name, one), other in zip(whole.named_parameters(), again.parameters(), strict=True):
-        assert one.grad is not None and other.grad is not None, name
         assert torch.equal(one.grad, other.grad), name
 
 

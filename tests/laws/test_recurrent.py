@@ -8,7 +8,7 @@ import torch
 from foveate.look.stages import gates_of, stages_by_name
 from foveate.models.encoder_decoder import EncoderDecoder, Memory, Model
 from foveate.models.presets import PRESETS
-from foveate.models.recurrent import Bridge, RecurrentDecoder, StatesBridge
+from foveate.models.recurrent import Bridge, StatesBridge
 from foveate.nn.context import DecoderState
 from foveate.nn.recurrent import Cell, GRUCell, LSTMCell, Recurrence, RecurrentStack
 from foveate.nn.spec import Tokens
@@ -42,7 +42,6 @@ def test_without_a_bridge_nothing_has_changed() -> None:
     names = {n for n in model.state_dict() if n.startswith("decoder.bridge")}
     assert names == {"decoder.bridge.weight", "decoder.bridge.bias"}
     decoder, memory = model.decoder, model.encode(SOURCE, KEYS)
-    assert isinstance(decoder, RecurrentDecoder) and memory.final is not None
     first = torch.tanh(decoder.bridge(memory.final[-1][0])).split(16, dim=-1)
     state = DecoderState()
     state.replace(decoder, first)

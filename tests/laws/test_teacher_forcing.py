@@ -40,8 +40,7 @@ LANGUAGE_MODELS = ("transformer", "recurrent", "mamba", "window")
 def language_model(kind: str) -> LanguageModel:
     torch.manual_seed(0)
     decoder = defaults("decoder")[kind]
-    model: LanguageModel = LanguageModel.Config(decoder=decoder, tie="none").build(Tokens(30))
-    return model.eval()
+    return LanguageModel.Config(decoder=decoder, tie="none").build(Tokens(30)).eval()
 
 
 def gradients(model: EncoderDecoder, forcing: TeacherForcing.Config) -> list[Tensor]:

@@ -289,12 +289,8 @@ def test_a_phrase_is_written_once_as_a_whole_word(translators, kind, engine, mon
     assert tried >= 6
 
 
-@pytest.fixture(scope="module")
-def run(longer_run: Run) -> Run:
-    return longer_run
-
-
-def test_a_term_that_no_output_can_hold_is_left_out(run: Run) -> None:
+def test_a_term_that_no_output_can_hold_is_left_out(longer_run: Run) -> None:
+    run = longer_run
     free = str(run.translate(["the dog runs"])[0])
     with pytest.warns(UserWarning, match="not in the target vocabulary, so not required: 'zzz'$"):
         assert str(run.translate(["the dog runs"], required=[[["zzz"], ["chien"]]])[0]) == free

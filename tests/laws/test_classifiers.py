@@ -13,7 +13,6 @@ from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, First
 from foveate.models.encoder_decoder import Encoder, Memory
 from foveate.models.language_model import MaskedLanguageModel
-from foveate.nn.embedding import TokenStem
 from foveate.nn.spec import Labels, Tokens
 from laws.conftest import RECURRENT, VOCABULARY, check_saved, defaults, gradients_reach, ids, real
 from tolerances import close
@@ -21,13 +20,8 @@ from tolerances import close
 LENGTHS = (6, 4, 5)
 KEYS, SOURCE = real(*LENGTHS), ids(3, 6)
 NAMES = ("bad", "fair", "good")
-ENCODERS = {
-    name: config
-    for name, config in defaults("encoder").items()
-    if isinstance(getattr(config, "stem", TokenStem.Config()), TokenStem.Config)
-}
 CONFIGS: dict[str, Any] = {}
-for name, encoder in ENCODERS.items():
+for name, encoder in defaults("encoder").items():
     CONFIGS[f"masked {name}"] = MaskedLanguageModel.Config(encoder=encoder)
     for kind, pooling in defaults("pooling").items():
         parts = {"encoder": encoder, "pooling": pooling}

@@ -184,9 +184,8 @@ def test_memory_is_constant_where_a_decoder_says_so(name: str) -> None:
     language_model, state, sizes = _made(f"language {name}"), DecoderState(), []
     for part in ids(1, 24).split(8, dim=1):
         language_model.decode(part, state=state)
-        swapped = sum(t.numel() for parts in state._current.values() for t in parts)
-        sizes.append((swapped, len(state._grown)))
-    assert (len(set(sizes)) == 1 and not state._grown) == language_model.decoder.constant_memory
+        sizes.append(state.numbers)
+    assert (len(set(sizes)) == 1) == language_model.decoder.constant_memory
 
 
 @torch.no_grad()

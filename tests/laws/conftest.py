@@ -18,6 +18,7 @@ from foveate.look.hooks import capture
 from foveate.measure.laws.models import untried
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.interleaved import InterleavedDecoder
+from foveate.models.language_model import LanguageModel
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -224,10 +225,11 @@ def _models() -> dict[str, EncoderDecoder.Config]:
 MODELS = _models()
 
 
-def build(config: EncoderDecoder.Config, vocabulary: int = VOCABULARY) -> EncoderDecoder:
-    """A model ready for use, the same at every call."""
-    torch.manual_seed(0)
-    return config.build(Tokens(vocabulary), Tokens(vocabulary)).eval()
+def build(config: Any, vocabulary: int = VOCABULARY, seed: int = 0) -> Any:
+    """A translator or a language model, ready for use and the same at every call."""
+    torch.manual_seed(seed)
+    sides = 1 if isinstance(config, LanguageModel.Config) else 2
+    return config.build(*[Tokens(vocabulary)] * sides).eval()
 
 
 def ids(*shape: int, vocabulary: int = VOCABULARY, seed: int = 1) -> Tensor:
@@ -250,15 +252,14 @@ def gradients_reach(model: torch.nn.Module, *unread: str) -> None:
             assert bool(parameter.grad.any()), name
 
 
-@cache
-def _built(name: str) -> EncoderDecoder:
-    return build(MODELS[name])
+_built = cache(build)
 
 
-def _fresh(request: pytest.FixtureRequest) -> EncoderDecoder:
-    made = _built(request.param).eval()
-    made.zero_grad()
-    return made
+def fresh(config: Any) -> Any:
+    """The model of a config, built once, without gradients; tests leave its weights alone."""
+    model = _built(config).eval()
+    model.zero_grad()
+    return model
 
 
 FAMILY_NAMES = (
@@ -272,13 +273,13 @@ FAMILY_NAMES = (
 @pytest.fixture(params=at_scale(MODELS, FAMILY_NAMES))
 def family(request: pytest.FixtureRequest) -> EncoderDecoder:
     """As `model`, but only a model of each family outside of ``make proofs``."""
-    return _fresh(request)
+    return fresh(MODELS[request.param])
 
 
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> EncoderDecoder:
-    """Every family, and every kind of part in one of them; tests leave its weights alone."""
-    return _fresh(request)
+    """Every family, and every kind of part in one of them."""
+    return fresh(MODELS[request.param])
 
 
 KEYS = real(5, 3)

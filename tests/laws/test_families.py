@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from laws.conftest import (
     check_half_precision,
     check_saved,
     defaults,
+    fresh,
     gradients_reach,
     ids,
     real,
@@ -46,51 +46,29 @@ KEYS = real(*LENGTHS)
 SOURCE, TARGET, TEXT = ids(3, 6), ids(3, 5, seed=2), ids(3, 9)
 
 
-PLAIN = shrink(RecurrentDecoder.Config(num_layers=2, embedding_size=16, readout="state"))
+PLAIN = shrink(RecurrentDecoder.Config(num_layers=2, readout="state"))
 
 
 def _language_models() -> dict[str, LanguageModel.Config]:
-    known = defaults("decoder").items()
-    decoders: dict[str, Any] = {n: c for n, c in known if n != "location"}
+    decoders = {n: c for n, c in defaults("decoder").items() if n != "location"}
     for name, cell in defaults("cell").items():
-        size = {"cell": cell, "embedding_size": PLAIN.hidden_size}
-        decoders[f"{name}, plain"] = PLAIN.model_copy(update=size)
+        decoders[f"{name}, plain"] = changed(PLAIN, cell=cell, embedding_size=SIZE)
     result = {name: LanguageModel.Config(decoder=config) for name, config in decoders.items()}
-    presets = {n: c for n, c in defaults("model").items() if issubclass(c.owner, LanguageModel)}
-    return result | {name: _level(config) for name, config in presets.items()}
-
-
-def _level(config: Any) -> Any:
-    """A small preset whose read-out is the state needs an embedding of the state's size."""
-    decoder = config.decoder
-    if getattr(decoder, "readout", "mixed") == "mixed":
-        return config
-    level = decoder.model_copy(update={"embedding_size": decoder.hidden_size})
-    return config.model_copy(update={"decoder": level})
+    for name, config in defaults("model").items():
+        if issubclass(config.owner, LanguageModel):  # a read-out of another size has no table
+            untied = getattr(config.decoder, "readout", "mixed") == "state"
+            result[name] = changed(config, tie="none") if untied else config
+    return result
 
 
 LANGUAGE_MODELS = _language_models()
 WRITERS: dict[str, Any] = MODELS | {f"language {n}": c for n, c in LANGUAGE_MODELS.items()}
 
 
-def made(config: Any, seed: int = 0) -> Any:
-    """A translator or a language model, ready for use."""
-    torch.manual_seed(seed)
-    sides = 1 if isinstance(config, LanguageModel.Config) else 2
-    return config.build(*[Tokens(VOCABULARY)] * sides).eval()
-
-
-@cache
-def _made(name: str) -> Any:
-    return made(WRITERS[name])
-
-
 @pytest.fixture(params=WRITERS)
 def writer(request: pytest.FixtureRequest) -> Any:
     """As `model`, and every decoder that can stand alone as a language model."""
-    result = _made(request.param).eval()
-    result.zero_grad()
-    return result
+    return fresh(WRITERS[request.param])
 
 
 def inputs_of(model: Any) -> tuple[Tensor, ...]:
@@ -159,7 +137,7 @@ def test_half_precision_trains(writer: Any) -> None:
 
 
 def test_saved_and_loaded_weights_give_the_same_output(writer: Any, tmp_path: Path) -> None:
-    check_saved(writer, made(writer.config, seed=1), tmp_path, *inputs_of(writer))
+    check_saved(writer, build(writer.config, seed=1), tmp_path, *inputs_of(writer))
 
 
 @pytest.mark.parametrize("name", sorted(set(defaults("model")) & set(MODELS)))
@@ -181,7 +159,7 @@ def test_dropout_is_random_in_training_and_absent_in_use(name: str) -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_memory_is_constant_where_a_decoder_says_so(name: str) -> None:
-    language_model, state, sizes = _made(f"language {name}"), DecoderState(), []
+    language_model, state, sizes = fresh(LANGUAGE_MODELS[name]), DecoderState(), []
     for part in ids(1, 24).split(8, dim=1):
         language_model.decode(part, state=state)
         sizes.append(state.numbers)
@@ -240,7 +218,7 @@ def test_tied_tables_are_one_where_their_shapes_are() -> None:
 def test_a_window_of_n_sees_n_minus_1_tokens(order: int) -> None:
     """Changing any older token leaves the prediction bit-identical; the oldest seen changes it."""
     config = shrink(WindowDecoder.Config()).model_copy(update={"order": order})
-    model = made(LanguageModel.Config(decoder=config))
+    model = build(LanguageModel.Config(decoder=config))
     before = model(TEXT)[:, -1]
     for place in range(9):
         other = TEXT.clone()

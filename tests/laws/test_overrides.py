@@ -215,8 +215,7 @@ def test_a_translator_is_trained_on_what_it_answers_with(method: str, how: str) 
 @ways("logits", "decode", "output", forward="output")
 @torch.no_grad()
 def test_a_language_model_is_trained_on_what_it_answers_with(method: str, how: str) -> None:
-    torch.manual_seed(0)
-    model = defaults("model")["language_model"].build(Tokens(VOCABULARY)).eval()
+    model = build(defaults("model")["language_model"])
 
     def trained() -> Tensor:
         return token_loss(model, DecoderBatch(READ, TARGET, None), PLAIN).logged["nll"].float()

@@ -16,9 +16,9 @@ from foveate.config import Config, kinds
 from foveate.kinds import load_kinds
 from foveate.look.hooks import capture
 from foveate.measure.laws.models import untried
+from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.interleaved import InterleavedDecoder
-from foveate.models.language_model import LanguageModel
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -30,7 +30,7 @@ from foveate.nn.native import kernels as fused_module
 from foveate.nn.normalizers import choices
 from foveate.nn.positions import Rotary
 from foveate.nn.recurrent import LSTMCell
-from foveate.nn.spec import Tokens
+from foveate.nn.spec import Labels, Tokens
 from foveate.train.stored import load_weights, own_tensors, write_tensors
 from tolerances import differ
 from variants import at_scale
@@ -226,10 +226,12 @@ MODELS = _models()
 
 
 def build(config: Any, vocabulary: int = VOCABULARY, seed: int = 0) -> Any:
-    """A translator or a language model, ready for use and the same at every call."""
+    """A model that reads tokens, ready for use and the same at every call."""
     torch.manual_seed(seed)
-    sides = 1 if isinstance(config, LanguageModel.Config) else 2
-    return config.build(*[Tokens(vocabulary)] * sides).eval()
+    tokens = Tokens(vocabulary)
+    second = {EncoderDecoder: tokens, Classifier: Labels(("bad", "fair", "good"))}
+    more = [part for kind, part in second.items() if issubclass(config.owner, kind)]
+    return config.build(tokens, *more).eval()
 
 
 def ids(*shape: int, vocabulary: int = VOCABULARY, seed: int = 1) -> Tensor:

@@ -21,7 +21,6 @@ from foveate.nn.linear import FeedForward, NoFeedForward, NoNorm, Norm
 from foveate.nn.native import kernels as fused_module
 from foveate.nn.native.kernels import library
 from foveate.nn.recurrent import Cell, Recurrence
-from foveate.nn.spec import Labels, Tokens
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.run import compiled
 from foveate.tasks.base import DecoderBatch
@@ -232,9 +231,7 @@ def test_a_language_model_is_trained_on_what_it_answers_with(method: str, how: s
 @ways("forward", "features", "encode", "output", forward="forward output")
 @torch.no_grad()
 def test_other_models_are_trained_on_what_they_answer_with(kind, method, how) -> None:
-    torch.manual_seed(0)
-    sizes = (Tokens(VOCABULARY), Labels(("a", "b", "c")))[: 2 if kind == "classifier" else 1]
-    model = defaults("model")[kind].build(*sizes).eval()
+    model = build(defaults("model")[kind])
     labels, places = torch.tensor([2, 0, 1]), torch.tensor([0, 3, 9])
     of_labels = TextClassification, LabelledBatch(SOURCE, KEYS, labels), torch.arange(3)
     of_tokens = MaskedLanguage, MaskedBatch(SOURCE, KEYS, places, labels), places

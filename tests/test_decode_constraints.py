@@ -33,11 +33,12 @@ from foveate.decode.phrases import BannedPhrases, Phrase, Spelling, WordPieces
 from foveate.decode.search import Greedy, Search
 from foveate.documents.memory import Assistance, Glossary
 from foveate.engine.packed import load as load_packed
+from foveate.measure.laws.searches import END, START, Table, Tables, random_table
 from foveate.run import Run
 from foveate.run.training import train
 from foveate.tasks.engine import built
 from laws.conftest import defaults
-from laws.tables import END, START, Table, Tables, alike, limit, random_table
+from laws.tables import alike, limit
 from small_runs import CONFIGS, config_file, made
 from tolerances import MODEL, near
 from variants import TOKENIZERS, transformer, translator

@@ -20,11 +20,12 @@ from foveate.decode.constraints import Constraints, DecodingBatch, NoRepeat, Ste
 from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
 from foveate.decode.search import Followed, Greedy, Search
 from foveate.decode.watch import STATES, Watch
+from foveate.measure.laws.searches import A, B, Prefix, Table, Tables, log_p, random_table
 from foveate.run import Run
 from foveate.tasks.engine import EnsembleSteps, log_mean_p
 from foveate.tasks.metrics import MinimumBayesRisk
 from laws.conftest import each
-from laws.tables import END, START, A, B, Prefix, Table, Tables, alike, limit, log_p, random_table
+from laws.tables import END, START, alike, limit
 from tolerances import MODEL, ROW, close, near, rounding
 
 ODDS = torch.tensor([[0.5, 0.25, 0.15, 0.1]])

@@ -20,22 +20,10 @@ from foveate.decode.constraints import DecodingBatch, MinLength, NoRepeat, Outpu
 from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Greedy, Search, token_log_probabilities
+from foveate.measure.laws.searches import END, A, B, C, Prefix, Table, log_p, random_table
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from laws.conftest import KEYS, MODELS, build, defaults, each, ids
-from laws.tables import (
-    END,
-    A,
-    B,
-    C,
-    Prefix,
-    Table,
-    alike,
-    everything,
-    limit,
-    log_p,
-    random_table,
-    search,
-)
+from laws.tables import alike, everything, limit, search
 from tolerances import MODEL, near
 
 Output = tuple[float, Prefix, bool]  # log p, ids, whether it ended

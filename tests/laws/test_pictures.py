@@ -21,7 +21,6 @@ from foveate.models.vision import ConvolutionalEncoder, Glimpse
 from foveate.nn.context import DecoderState
 from foveate.nn.embedding import PatchStem
 from foveate.nn.normalizers import Sampled, choices
-from foveate.nn.recurrent import GRUCell
 from foveate.nn.spec import Labels, Pixels, Tokens
 from foveate.run import RunEngine
 from foveate.run.evaluation import evaluate
@@ -30,7 +29,7 @@ from foveate.tasks.base import Loss
 from foveate.tasks.captioning import Captioning
 from foveate.tasks.image_classification import ImageClassification
 from foveate.tasks.objectives import CrossEntropy
-from laws.conftest import check_half_precision, gradients_reach, ids
+from laws.conftest import check_half_precision, gradients_reach, ids, shrink
 from pictures import vit, write_bars, write_squares
 from task_tools import fit
 from tolerances import close, differ
@@ -38,30 +37,18 @@ from tolerances import close, differ
 SOURCE, VOCABULARY = Pixels(3, 8, 8), 12
 CONVOLUTIONAL = ConvolutionalEncoder.Config(channels=(6, 8), hidden_size=12, dropout=0.0)
 VIT = vit(4, 5, (16, 2, 2, 20))
-RECURRENT = RecurrentEncoder.Config(
-    stem=PatchStem.Config(patch_size=2), embedding_size=10, hidden_size=12, dropout=0.0
-)
+RECURRENT = shrink(RecurrentEncoder.Config(stem=PatchStem.Config(patch_size=2)))
 CLASSIFIERS: dict[str, Any] = {
     "vit": Classifier.Config(encoder=VIT, pooling=First.Config(), dropout=0.0),
     "convolutional": Classifier.Config(encoder=CONVOLUTIONAL, pooling=Mean.Config(), dropout=0.0),
     "patches in turn": Classifier.Config(encoder=RECURRENT, dropout=0.0),
-    "glimpse": Glimpse.Config(
-        patch_size=4,
-        scales=2,
-        num_glimpses=3,
-        hidden_size=16,
-        glimpse_size=12,
-        cell=GRUCell.Config(),
-    ),
+    "glimpse": shrink(Glimpse.Config(patch_size=4, scales=2, num_glimpses=3)),
 }
-WORDS = {"embedding_size": 10, "hidden_size": 12, "dropout": 0.0}
 HARD = RecurrentAttention(normalizer=Sampled.Config())
 DECODERS: dict[str, Any] = {
-    "recurrent": RecurrentDecoder.Config(**WORDS, attention=RecurrentAttention()),
-    "hard": RecurrentDecoder.Config(**WORDS, attention=HARD),
-    "transformer": TransformerDecoder.Config(
-        hidden_size=16, num_heads=2, num_layers=2, ffn_size=20, dropout=0.0
-    ),
+    "recurrent": shrink(RecurrentDecoder.Config(attention=RecurrentAttention())),
+    "hard": shrink(RecurrentDecoder.Config(attention=HARD)),
+    "transformer": shrink(TransformerDecoder.Config()),
 }
 CAPTIONERS = {
     f"{encoder} {decoder}": EncoderDecoder.Config(encoder=chosen, decoder=words)

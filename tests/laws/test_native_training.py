@@ -8,14 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foveate.models.presets import PRESETS
-from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.linear import Linear
 from foveate.nn.native.kernels import cross_entropy_, library, without_kernels
 from foveate.nn.native.layers import EVEN, add_bias_, dropped, outer, random_bytes
-from laws.conftest import build, ids, real
+from laws.conftest import build, ids, real, transformers
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
 
@@ -159,9 +158,8 @@ def test_bias_in_place(relu: bool, size: int) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_step_of_training(precision: str) -> None:
-    sizes = {"hidden_size": 24, "num_heads": 3, "num_layers": 2, "ffn_size": 36, "dropout": 0.2}
-    encoder, decoder = TransformerEncoder.Config(**sizes), TransformerDecoder.Config(**sizes)
-    config = PRESETS["transformer-small"](encoder=encoder, decoder=decoder)
+    encoder, decoder = transformers(hidden_size=24, num_heads=3, dropout=0.2)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder)
     model = build(config, vocabulary=67).train()
     source, target, keys = ids(4, 9), ids(4, 7, seed=2), real(9, 4, 7, 1)
 

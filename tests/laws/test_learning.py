@@ -29,7 +29,7 @@ from foveate.run import RunEngine
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation
-from laws.conftest import RECURRENT, TRANSFORMER, changed, defaults, weights_of
+from laws.conftest import RECURRENT, changed, defaults, transformers, weights_of
 from small_runs import SUBJECTS, VERBS, write_data
 from task_tools import fit
 
@@ -37,9 +37,8 @@ VOCABULARY, LENGTH = 14, 5
 OBJECTIVE = CrossEntropy.Config(label_smoothing=0.0).build()
 
 
-def transformer(**fields: Any) -> EncoderDecoder.Config:
-    sizes = {"hidden_size": 48, "num_heads": 2, "num_layers": 1, "ffn_size": 96} | fields
-    encoder, decoder = (changed(part, **sizes) for part in TRANSFORMER)
+def transformer() -> EncoderDecoder.Config:
+    encoder, decoder = transformers(hidden_size=48, num_heads=2, ffn_size=96, num_layers=1)
     return EncoderDecoder.Config(encoder=encoder, decoder=decoder)
 
 

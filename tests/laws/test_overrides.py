@@ -17,7 +17,7 @@ from foveate.models.language_model import LanguageSteps
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
-from foveate.nn.linear import FeedForward, NoFeedForward, NoNorm, Norm
+from foveate.nn.linear import LayerNorm, NoFeedForward, NoNorm, RMSNorm
 from foveate.nn.native import kernels as fused_module
 from foveate.nn.native.kernels import library
 from foveate.nn.recurrent import Cell, Recurrence
@@ -130,32 +130,29 @@ def test_a_cell_runs_its_own_steps(config, method, how) -> None:
     assert differ(steps, plain)
 
 
-@ways("activate", "forward")
-@each("feed_forward")
-def test_a_feed_forward_has_its_own_activation(config, method, how) -> None:
-    layer: FeedForward = config.build(SIZE, 20)
-    if config.kind == "none":
-        return
-    x = torch.randn(2, 5, SIZE)
-    plain = layer(x)
-    with overriding(layer if method == "activate" else layer.inner, method, how):
-        close(layer.train()(x), layer.eval()(x))
-        assert differ(layer(x), plain)
+LAYERS = [(config, "norm", "forward") for config in (LayerNorm.Config(), RMSNorm.Config())]
+for _part in ("input", "select", "step", "output"):
+    LAYERS.append((SelectiveStateSpace.Config(), _part, "forward"))
+for _kind, _config in defaults("feed_forward").items():
+    if _kind != "none":
+        LAYERS += [(_config, "", "activate"), (_config, "inner", "forward")]
 
 
 @HOWS
-@each("norm")
-def test_a_norm_is_its_own_in_training(config, how) -> None:
-    norm: Norm = config.build(SIZE)
-    if not hasattr(norm, "norm"):
+@pytest.mark.parametrize(("config", "part", "method"), LAYERS)
+def test_a_layer_calls_its_parts_in_training_as_in_use(config, part, method, how) -> None:
+    if how == "hook" and method != "forward":
         return
-    x = torch.randn(2, 5, SIZE)
-    plain = norm(x)
-    with overriding(norm.norm, "forward", how):
+    torch.manual_seed(0)
+    sizes = (SIZE, 20) if config.family == "feed_forward" else (SIZE,)
+    layer, x = config.build(*sizes), torch.randn(2, 5, SIZE)
+    plain = layer(x)
+    with overriding(layer.get_submodule(part), method, how):
         with torch.no_grad():
-            expected = norm(x)
-        close(norm(x), expected)
+            expected = layer.eval()(x)
+        close(layer.train()(x), expected)
         assert differ(expected, plain)
+    close(layer(x), plain)
 
 
 def test_kinds_derived_from_none_do_something() -> None:
@@ -267,14 +264,3 @@ def test_a_loss_of_scores_is_minimised_also_where_a_kernel_computes_its_base() -
     for bias in (None, torch.randn(9)):
         scores = nn.functional.linear(hidden, weight, bias)
         close(loss(hidden, weight, target, bias).total, loss.of_scores(scores, target).total)
-
-
-@HOWS
-@pytest.mark.parametrize("part", ["input", "select", "step", "output"])
-def test_a_state_space_calls_its_maps(part: str, how: str) -> None:
-    torch.manual_seed(0)
-    space, x = SelectiveStateSpace(SelectiveStateSpace.Config(), SIZE), torch.randn(2, 5, SIZE)
-    plain = space(x)
-    with overriding(getattr(space, part), "forward", how):
-        assert differ(space(x), plain)
-    close(space(x), plain)

@@ -50,8 +50,8 @@ def test_buckets_without_distances_are_refused() -> None:
 CONFIG = LocationDecoder.Config(embedding_size=6, hidden_size=10, max_length=7, dropout=0.0)
 
 
-def built(memory_size: int | None = 8) -> LocationDecoder:
-    return CONFIG.build(Tokens(20), memory_size).eval()
+def built() -> LocationDecoder:
+    return CONFIG.build(Tokens(20), 8).eval()
 
 
 @torch.no_grad()
@@ -72,10 +72,8 @@ def test_each_step_is_the_equation() -> None:
         close(result[t], torch.tanh(decoder.readout(h)))
 
 
-def test_a_source_past_the_limit_and_none_are_refused() -> None:
+def test_a_source_past_the_limit_is_refused() -> None:
     decoder, ids = built(), torch.tensor([[4]])
     assert decoder(ids, Memory(torch.randn(1, 7, 8))).shape == (1, 1, 6)
     with pytest.raises(ValueError, match=r"8 tokens .* max_length = 7.* cut the source"):
         decoder(ids, Memory(torch.randn(1, 8, 8)))
-    with pytest.raises(ValueError, match='language model lacks; use "recurrent"'):
-        built(memory_size=None)

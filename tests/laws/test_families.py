@@ -190,14 +190,6 @@ def test_captured_rows_sum_to_one_and_are_zero_where_masked(model: EncoderDecode
         assert torch.equal(model(SOURCE, TARGET, KEYS), plain)
 
 
-def test_a_decoder_that_reads_no_memory_says_so() -> None:
-    deaf = {n: c for n, c in defaults("decoder").items() if not c.owner.reads_memory}
-    assert deaf
-    for decoder in deaf.values():
-        with pytest.raises(ValueError, match=r"reads only its own .* no attention to a source"):
-            build(EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=decoder))
-
-
 def test_tied_tables_are_one_where_their_shapes_are() -> None:
     encoder, decoder = TRANSFORMER
     config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="all")
@@ -226,10 +218,20 @@ def test_a_window_of_n_sees_n_minus_1_tokens(order: int) -> None:
         assert torch.equal(model(other)[:, -1], before) == (place <= 8 - (order - 1)), place
 
 
-def test_a_plain_readout_has_no_place_for_a_source() -> None:
-    plain = RecurrentDecoder.Config(attention=RecurrentAttention(), readout="state")
-    with pytest.raises(ValueError, match='use "mixed"'):
-        plain.build(Tokens(9), 8)
+REFUSED = [
+    (RecurrentDecoder.Config(attention=RecurrentAttention(), readout="state"), 8, 'use "mixed"'),
+    (changed(PLAIN, bridge=defaults("bridge")["states"]), None, "language model has no source"),
+    (defaults("decoder")["location"], None, 'language model lacks; use "recurrent"'),
+]
+for _config in defaults("decoder").values():
+    if not _config.owner.reads_memory:
+        REFUSED.append((_config, 8, "reads only its own output and has no attention to a source"))
+
+
+@pytest.mark.parametrize(("config", "memory_size", "why"), REFUSED)
+def test_a_decoder_refuses_a_source_or_none(config, memory_size, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        config.build(Tokens(9), memory_size)
 
 
 def test_the_fused_lstm_is_the_explicit_one() -> None:

@@ -1,28 +1,14 @@
-"""Parts of models: which distances share a bucket of T5, decoders of fixed length, tied inputs."""
+"""Parts of models: which distances share a bucket of T5, and decoders of fixed length."""
 
 import pytest
 import torch
 
 from foveate.look.hooks import capture
-from foveate.models.encoder_decoder import EncoderDecoder, Memory
+from foveate.models.encoder_decoder import Memory
 from foveate.models.recurrent import LocationDecoder
-from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.attention import Attention
 from foveate.nn.more_positions import T5Bias, T5CausalBias
 from foveate.nn.spec import Tokens
 from tolerances import close
-
-
-def test_tied_inputs_leave_the_output_its_own() -> None:
-    sides = {"encoder": TransformerEncoder.Config(), "decoder": TransformerDecoder.Config()}
-    built = EncoderDecoder.Config(**sides, tie="inputs").build(Tokens(30), Tokens(30))
-    assert built.encoder.embedding.weight is built.decoder.embedding.weight
-    assert built.output.weight is not built.decoder.embedding.weight
-
-
-def test_heads_of_another_size_are_projected() -> None:
-    with pytest.raises(ValueError, match=r'the query has size 16 and its heads 24: add "query"'):
-        Attention.Config(num_heads=4, head_size=6, project=("key", "value")).build(16)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,8 @@ def test_heads_that_do_not_divide_are_refused() -> None:
         Attention.Config(num_heads=3).build(SIZE)
     with pytest.raises(ValueError, match="key_heads = 3"):
         Attention.Config(num_heads=4, key_heads=3).build(SIZE)
+    with pytest.raises(ValueError, match=r'the query has size 16 and its heads 24: add "query"'):
+        Attention.Config(num_heads=4, head_size=6, project=("key", "value")).build(SIZE)
 
 
 @each("score")

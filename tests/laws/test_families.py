@@ -193,10 +193,12 @@ def test_captured_rows_sum_to_one_and_are_zero_where_masked(model: EncoderDecode
 def test_tied_tables_are_one_where_their_shapes_are() -> None:
     encoder, decoder = TRANSFORMER
     config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="all")
-    model, free = build(config), build(changed(config, tie="none"))
+    model, inputs, free = (build(changed(config, tie=tie)) for tie in ("all", "inputs", "none"))
     table = model.output.weight
     assert model.encoder.embedding.weight is table
     assert model.decoder.embedding.weight is table
+    assert inputs.encoder.embedding.weight is inputs.decoder.embedding.weight
+    assert inputs.output.weight is not inputs.decoder.embedding.weight
     shared = sum(p.numel() for p in model.parameters())
     assert sum(p.numel() for p in free.parameters()) == shared + 2 * VOCABULARY * SIZE
     with pytest.raises(ValueError, match=r"source embedding is \(31, 16\).*\(30, 16\).*joint"):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.config import Config
+from foveate.config import Config, assigned
 from foveate.exchange.huggingface_families import BART, BERT, BERT_MASKED, ROBERTA, T5, VIT_LABELS
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.language_model import MaskedLanguageModel
@@ -18,17 +18,7 @@ from foveate.nn.spec import Tokens
 # ------------------------------ Models of the literature by name
 PAIRS = [name for name, config in PRESETS.items() if issubclass(config, EncoderDecoder.Config)]
 TRANSLATORS = [name for name in PAIRS if name != "show-attend-tell"]
-every = pytest.mark.parametrize("name", TRANSLATORS)
-
-
-class Run(Config):
-    """A file with a model in it, as `foveate train` reads one."""
-
-    model: Model.Config
-
-
-def read(model: Any) -> Any:
-    return Run.parse({"model": model}).model
+read = Model.Config.parse
 
 
 def built(config: EncoderDecoder.Config) -> EncoderDecoder:
@@ -86,16 +76,13 @@ def flat(config: Config, where: str = "") -> dict[str, Any]:
     return result
 
 
-@every
+@pytest.mark.parametrize("name", TRANSLATORS)
 @pytest.mark.parametrize(
     ("key", "value"), [("encoder.dropout", 0.3), ("decoder.dropout", 0.25), ("tie", "none")]
 )
 def test_an_override_changes_one_field(name: str, key: str, value: Any) -> None:
-    *tables, last = key.split(".")
-    tree: Any = {last: value}
-    for table in reversed(tables):
-        tree = {table: tree}
-    before, after = flat(PRESETS[name]()), flat(read({"kind": name} | tree))
+    before = flat(PRESETS[name]())
+    after = flat(read({"kind": name} | assigned(f"{key}={value}")))
     assert before[key] != value
     assert after == before | {key: value}
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.data.tokenizer import BPE, Byte, Character, Tokenizer, Unigram
+from foveate.data.tokenizer import Character, Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import (
     REJECTED,
@@ -50,10 +50,8 @@ RULES = NoRepeat.Config(size=1), MinLength.Config(length=7)
 
 @cache
 def tokenizer(kind: str) -> Tokenizer:
-    config = Byte.Config() if kind == "byte" else {"bpe": BPE, "unigram": Unigram}[kind].Config(
-        vocab_size=300
-    )  # fmt: skip
-    made: Tokenizer = config.build()
+    size = {} if kind == "byte" else {"vocab_size": 300}
+    made: Tokenizer = Tokenizer.Config.parse({"kind": kind} | size).build()
     made.train(TEXT)
     return made
 

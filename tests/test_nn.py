@@ -338,7 +338,6 @@ def test_the_scan_by_hand() -> None:
 
 
 def test_padding_neither_enters_the_state_nor_fades_it() -> None:
-    torch.manual_seed(0)
     layer = SelectiveStateSpace.Config().build(8)
     x, keys = torch.randn(1, 6, 8), torch.ones(1, 6, dtype=torch.bool)
     padded, alone = DecoderState(), DecoderState()
@@ -350,7 +349,6 @@ def test_padding_neither_enters_the_state_nor_fades_it() -> None:
 
 
 def test_steps_begin_between_a_thousandth_and_a_tenth() -> None:
-    torch.manual_seed(0)
     layer = SelectiveStateSpace.Config().build(64)
     steps = torch.nn.functional.softplus(layer.step.bias).detach()
     assert 0.99e-3 < float(steps.min()) < 2e-3

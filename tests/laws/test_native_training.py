@@ -50,7 +50,6 @@ def near(ours: Tensor, theirs: Tensor, kind: torch.dtype) -> None:
 @pytest.mark.parametrize(("heads", "size"), [(1, 7), (4, 64), (3, 51)])
 def test_attention(kind: torch.dtype, mask: Callable[[], Mask] | None, heads, size) -> None:
     """To itself, or to a memory of another length and size."""
-    torch.manual_seed(0)
     attention = Attention.Config(num_heads=heads).build(size, size if mask else 10).to(kind)
     x, weight = torch.randn(4, 21, size, dtype=kind), torch.randn(4, 21, size, dtype=kind)
     memory = None if mask else torch.randn(4, 33, 10, dtype=kind, requires_grad=True)
@@ -109,7 +108,6 @@ def test_cross_entropy(kind: torch.dtype, smoothing: float, size: int) -> None:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("relu", [True, False])
 def test_bf16_maps_of_few_shapes(rows: int, bias: bool, relu: bool) -> None:
-    torch.manual_seed(0)
     ours, x = Linear(24, 40, bias=bias), torch.randn(rows, 24)
     theirs = nn.Linear(24, 40, bias=bias)
     theirs.load_state_dict(ours.state_dict())
@@ -131,7 +129,6 @@ def test_bf16_maps_of_few_shapes(rows: int, bias: bool, relu: bool) -> None:
 )
 def test_outer_products(shape: tuple[int, int, int]) -> None:
     count, out, size = shape
-    torch.manual_seed(0)
     grad, x = torch.randn(count, out).bfloat16(), torch.randn(count, size).bfloat16()
     sums, sum = outer(grad, x, bias=True)
     assert sum is not None and sums.dtype == sum.dtype == torch.float32

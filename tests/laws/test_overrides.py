@@ -96,7 +96,6 @@ def attended(attention: BaseAttention, x: Tensor, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("config", FULL.values(), ids=FULL)
 def test_attention_computes_what_its_class_says(config, part, how, monkeypatch) -> None:
-    torch.manual_seed(0)
     attention, x = config.build(SIZE), torch.randn(2, 6, SIZE)
     name, method = PARTS[part]
     if (how == "hook" and method != "forward") or (part == "tapped" and config.kind != "full"):
@@ -143,7 +142,6 @@ for _kind, _config in defaults("feed_forward").items():
 def test_a_layer_calls_its_parts_in_training_as_in_use(config, part, method, how) -> None:
     if how == "hook" and method != "forward":
         return
-    torch.manual_seed(0)
     sizes = (SIZE, 20) if config.family == "feed_forward" else (SIZE,)
     layer, x = config.build(*sizes), torch.randn(2, 5, SIZE)
     plain = layer(x)

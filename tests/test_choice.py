@@ -41,7 +41,6 @@ def test_some_queries_keep_the_expectation() -> None:
 
 
 def test_the_density_of_a_place() -> None:
-    torch.manual_seed(0)
     policy, mean = GaussianPlace(0.3), torch.tensor([[0.1, -0.2]] * 5, requires_grad=True)
     with choices(policy) as made:
         place = policy(mean, torch.zeros(5))
@@ -51,7 +50,6 @@ def test_the_density_of_a_place() -> None:
 
 
 def test_reinforce_climbs_towards_the_reward() -> None:
-    torch.manual_seed(0)
     policy, mean = GaussianPlace(0.2), nn.Parameter(torch.zeros(2))
     optimizer = torch.optim.Adam([mean], lr=0.02)
     goal, objective = torch.tensor([0.5, -0.4]), Reinforce.Config().build()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.data.tokenizer import BPE, Byte, Character, Tokenizer, Unigram
+from foveate.data.tokenizer import Character, Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import (
     REJECTED,
@@ -33,11 +33,12 @@ from foveate.decode.phrases import BannedPhrases, Phrase, Spelling, WordPieces
 from foveate.decode.search import Greedy, Search
 from foveate.documents.memory import Assistance, Glossary
 from foveate.engine.packed import load as load_packed
+from foveate.measure.laws.searches import END, START, Table, Tables, random_table
 from foveate.run import Run
 from foveate.run.training import train
 from foveate.tasks.engine import built
 from laws.conftest import defaults
-from laws.tables import END, START, Table, Tables, alike, limit, random_table
+from laws.tables import alike, limit
 from small_runs import CONFIGS, config_file, made
 from tolerances import MODEL, near
 from variants import TOKENIZERS, transformer, translator
@@ -49,10 +50,8 @@ RULES = NoRepeat.Config(size=1), MinLength.Config(length=7)
 
 @cache
 def tokenizer(kind: str) -> Tokenizer:
-    config = Byte.Config() if kind == "byte" else {"bpe": BPE, "unigram": Unigram}[kind].Config(
-        vocab_size=300
-    )  # fmt: skip
-    made: Tokenizer = config.build()
+    size = {} if kind == "byte" else {"vocab_size": 300}
+    made: Tokenizer = Tokenizer.Config.parse({"kind": kind} | size).build()
     made.train(TEXT)
     return made
 
@@ -289,12 +288,8 @@ def test_a_phrase_is_written_once_as_a_whole_word(translators, kind, engine, mon
     assert tried >= 6
 
 
-@pytest.fixture(scope="module")
-def run(longer_run: Run) -> Run:
-    return longer_run
-
-
-def test_a_term_that_no_output_can_hold_is_left_out(run: Run) -> None:
+def test_a_term_that_no_output_can_hold_is_left_out(longer_run: Run) -> None:
+    run = longer_run
     free = str(run.translate(["the dog runs"])[0])
     with pytest.warns(UserWarning, match="not in the target vocabulary, so not required: 'zzz'$"):
         assert str(run.translate(["the dog runs"], required=[[["zzz"], ["chien"]]])[0]) == free

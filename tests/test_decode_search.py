@@ -20,11 +20,12 @@ from foveate.decode.constraints import Constraints, DecodingBatch, NoRepeat, Ste
 from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
 from foveate.decode.search import Followed, Greedy, Search
 from foveate.decode.watch import STATES, Watch
+from foveate.measure.laws.searches import A, B, Prefix, Table, Tables, log_p, random_table
 from foveate.run import Run
 from foveate.tasks.engine import EnsembleSteps, log_mean_p
 from foveate.tasks.metrics import MinimumBayesRisk
 from laws.conftest import each
-from laws.tables import END, START, A, B, Prefix, Table, Tables, alike, limit, log_p, random_table
+from laws.tables import END, START, alike, limit
 from tolerances import MODEL, ROW, close, near, rounding
 
 ODDS = torch.tensor([[0.5, 0.25, 0.15, 0.1]])
@@ -47,8 +48,7 @@ def two(steps: Steps) -> DecodingBatch:
 
 
 def draw(count: int, rows: list[int] | None = None, **fields: object) -> list[list[int]]:
-    limits = {"max_ratio": 0.0, "max_extra": 6}
-    search = Sample.Config.parse(limits | fields).build()
+    search = Sample.Config.parse(limit(6) | fields).build()
     result = search(fixed(*(rows or range(count))), START, END)
     return [hypotheses[0].ids for hypotheses in result]
 
@@ -90,7 +90,7 @@ def test_tokens_come_as_often_as_they_are_probable_and_again_by_the_same_seed() 
 
 
 def test_the_log_probability_is_the_models_own() -> None:
-    search = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 3, "temperature": 0.3}).build()
+    search = Sample.Config(temperature=0.3, **limit(3)).build()
     (result,) = search(fixed(0), START, END)[0]
     ids = [*result.ids, END] if result.ended else result.ids
     assert result.log_probability == near(float(SCORES[0, ids].sum()))
@@ -98,20 +98,17 @@ def test_the_log_probability_is_the_models_own() -> None:
 
 def test_several_draws_of_a_source_are_draws_of_their_own() -> None:
     """The first is the one draw there was; the others are as good, and neighbours do not matter."""
-    limits = {"max_ratio": 0.0, "max_extra": 6}
-    search = Sample.Config.parse(limits | {"num_samples": 5}).build()
+    search = Sample.Config(num_samples=5, **limit(6)).build()
     together = search(fixed(0, 1, 2), START, END)
     for row, (result, first) in enumerate(zip(together, draw(3), strict=True)):
         assert len(result) == 5 and first in [h.ids for h in result]
         assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
         assert search(fixed(row), START, END) == [result] and draw(1, [row]) == [first]
-    many = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 1, "num_samples": 4000}).build()
+    many = Sample.Config(num_samples=4000, **limit(1)).build()
     (result,) = many(fixed(0), START, END)
     drawn = torch.tensor([h.ids[0] if h.ids else END for h in result])
     torch.testing.assert_close(torch.bincount(drawn) / 4000, ODDS[0], atol=0.03, rtol=0)
-    risk = MinimumBayesRisk.Config.parse(
-        {"max_ratio": 0.0, "max_extra": 1, "candidates": many.config}
-    ).build()
+    risk = MinimumBayesRisk.Config(candidates=many.config, **limit(1)).build()
     assert risk.posterior(result) == [1 / 4000] * 4000
 
 

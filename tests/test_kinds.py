@@ -115,6 +115,7 @@ def test_every_shipped_config_fits_the_schema() -> None:
         "[decode]\nkind = 'beem'",
         "[decode]\nkind = 'greedy'\nbeam_size = 2",
         "[decode]\nbeam_sise = 2",
+        "[decode]\nbeam_size = 2\nseed = 3",
         "[model.encoder]\nnum_layer = 2",
     ],
 )

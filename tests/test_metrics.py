@@ -23,6 +23,7 @@ from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.errors import UserError
+from foveate.measure.laws.searches import random_table
 from foveate.run import load
 from foveate.tasks import metrics
 from foveate.tasks.metrics import (
@@ -34,7 +35,7 @@ from foveate.tasks.metrics import (
     interval,
     tokenizer_for,
 )
-from laws.tables import limit, random_table, search
+from laws.tables import limit, search
 from small_runs import invoked, made
 
 # ------------------------------ Figures of text on cases that can be counted by hand

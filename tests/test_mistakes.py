@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
@@ -65,9 +63,8 @@ def make_all(folder: Path) -> None:
 
 def typed(folder: Path, *command: str) -> None:
     path = os.pathsep.join([str(TESTS.parent / "src"), str(folder / "files")])
-    environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "100"}
-    how = {"env": environment, "check": True, "cwd": folder / "files", "timeout": 600}
-    subprocess.run([sys.executable, *command], **how)
+    environment = {"PYTHONPATH": path, "COLUMNS": "100"}
+    python(*command, env=environment, check=True, cwd=folder / "files")
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["what"])

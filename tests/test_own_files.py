@@ -108,10 +108,7 @@ def test_a_view_of_ones_own_is_wherever_views_are(run: Run, call: Call) -> None:
 
 OWN_VIEWS = {  # what is wrong in a file, by its name
     "my_option.py": ("@view()\ndef own(run, colour=1): ...", "unknown option of views 'colour'"),
-    "my_name.py": (
-        "@view()\ndef heads(run): ...",
-        "'heads' exists already: give yours another",
-    ),
+    "my_name.py": ("@view()\ndef heads(run): ...", "'heads' exists already: give yours another"),
     "my_bare.py": (
         "@view\ndef own(run): ...",
         "my_bare.py:3: own: write @view(), with parentheses",
@@ -334,20 +331,17 @@ def test_each_method_of_a_task_is_held_to_what_foveate_calls(name: str) -> None:
     for given in ("None", "[1]")[: 1 + (name != "batch")]:
         code = f"def {name}({', '.join(arguments)}):\n        return {given}"
         task = object.__new__(own_module(OWN_TASK.format(code)).Own)
-        with pytest.raises(
-            UserError, match=rf"^my_own.py:6: Own.{name} returned (None|list).*: exp"
-        ):
+        message = rf"^my_own.py:6: Own.{name} returned (None|list).*: exp"
+        with pytest.raises(UserError, match=message):
             getattr(task, name)(*arguments[1:])
     task = object.__new__(own_module(OWN_TASK.format(f"def {name}(self): ...")).Own)
     with pytest.raises(UserError, match=rf"my_own.py:6: Own.{name}: .*positional"):
         getattr(task, name)(*arguments[1:])
 
 
-@pytest.mark.parametrize("name", ["answer", "evaluate", "examples", "read_examples", "forced_pass"])
-def test_each_function_registered_for_a_task_is_held_to_its_signature(name: str) -> None:
-    dispatch = {each.__name__: each for each in (answer, evaluate, examples, read_examples)}
-    dispatch = (dispatch | {"forced_pass": forced_pass})[name]
-    given = "None" if "examples" in name else '["a"]'
+@pytest.mark.parametrize("dispatch", [answer, evaluate, examples, read_examples, forced_pass])
+def test_each_function_registered_for_a_task_is_held_to_its_signature(dispatch) -> None:
+    given = "None" if dispatch in (examples, read_examples) else '["a"]'
     arguments = ", ".join(inspect.signature(dispatch).parameters)
     module = own_module(f"def own({arguments}):\n    return {given}\n\n\ndef none(): ...\n")
     kind = type("Kind", (), {})

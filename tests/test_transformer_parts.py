@@ -1,28 +1,14 @@
-"""Parts of models: which distances share a bucket of T5, decoders of fixed length, tied inputs."""
+"""Parts of models: which distances share a bucket of T5, and decoders of fixed length."""
 
 import pytest
 import torch
 
 from foveate.look.hooks import capture
-from foveate.models.encoder_decoder import EncoderDecoder, Memory
+from foveate.models.encoder_decoder import Memory
 from foveate.models.recurrent import LocationDecoder
-from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.attention import Attention
 from foveate.nn.more_positions import T5Bias, T5CausalBias
 from foveate.nn.spec import Tokens
 from tolerances import close
-
-
-def test_tied_inputs_leave_the_output_its_own() -> None:
-    sides = {"encoder": TransformerEncoder.Config(), "decoder": TransformerDecoder.Config()}
-    built = EncoderDecoder.Config(**sides, tie="inputs").build(Tokens(30), Tokens(30))
-    assert built.encoder.embedding.weight is built.decoder.embedding.weight
-    assert built.output.weight is not built.decoder.embedding.weight
-
-
-def test_heads_of_another_size_are_projected() -> None:
-    with pytest.raises(ValueError, match=r'the query has size 16 and its heads 24: add "query"'):
-        Attention.Config(num_heads=4, head_size=6, project=("key", "value")).build(16)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +36,8 @@ def test_buckets_without_distances_are_refused() -> None:
 CONFIG = LocationDecoder.Config(embedding_size=6, hidden_size=10, max_length=7, dropout=0.0)
 
 
-def built(memory_size: int | None = 8) -> LocationDecoder:
-    decoder: LocationDecoder = CONFIG.build(Tokens(20), memory_size)
-    return decoder.eval()
+def built() -> LocationDecoder:
+    return CONFIG.build(Tokens(20), 8).eval()
 
 
 @torch.no_grad()
@@ -73,10 +58,8 @@ def test_each_step_is_the_equation() -> None:
         close(result[t], torch.tanh(decoder.readout(h)))
 
 
-def test_a_source_past_the_limit_and_none_are_refused() -> None:
+def test_a_source_past_the_limit_is_refused() -> None:
     decoder, ids = built(), torch.tensor([[4]])
     assert decoder(ids, Memory(torch.randn(1, 7, 8))).shape == (1, 1, 6)
     with pytest.raises(ValueError, match=r"8 tokens .* max_length = 7.* cut the source"):
         decoder(ids, Memory(torch.randn(1, 8, 8)))
-    with pytest.raises(ValueError, match='language model lacks; use "recurrent"'):
-        built(memory_size=None)

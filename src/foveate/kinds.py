@@ -186,47 +186,29 @@ def config_schema(root: type[Config]) -> Tree:
 
 
 def _reference(config: type[Config], definitions: Tree) -> Tree:
-    """Return a reference to the schema of a config, adding it to the definitions at first use."""
+    """Return a reference to the schema of a config, adding it to the definitions at first use.
+
+    A choice among kinds is the name of one, or a table of one, which may leave out its kind.
+    """
     name = f"{config.__module__}.{config.__qualname__}"
     if name not in definitions:
         definitions[name] = {}  # a kind may hold others of its family
         family = kinds(config.family)[config.family] if config.family else {}
-        choices = {kind: each for kind, each in family.items() if issubclass(each, config)}
+        choices = {kind: each for kind, each in sorted(family.items()) if issubclass(each, config)}
+        tables = [_table_schema(each, definitions) for each in choices.values()]
         definitions[name] = (
-            _choice_schema(config, choices, definitions)
+            {"description": _meaning(config), "anyOf": [{"enum": [*choices]}, *tables]}
             if choices
             else _table_schema(config, definitions)
         )
     return {"$ref": f"#/definitions/{name}"}
 
 
-def _choice_schema(
-    config: type[Config], choices: dict[str, type[Config]], definitions: Tree
-) -> Tree:
-    """Return the schema of a kind's name, a kind's table, or a table without a kind."""
-    tables, fields = [], dict[str, list[Tree]]()
-    for kind, each in sorted(choices.items()):
-        table = _table_schema(each, definitions)
-        for name, field in table["properties"].items():
-            known = fields.setdefault(name, [])
-            known += [field] if field not in known else []
-        table["properties"] = {"kind": {"const": kind}, **table["properties"]}
-        tables.append({**table, "required": ["kind"]})
-    unnamed = {
-        "type": "object",
-        "not": {"required": ["kind"]},
-        "properties": {name: {"anyOf": known} for name, known in fields.items()},
-        "additionalProperties": False,
-    }
-    return {
-        "description": _meaning(config),
-        "anyOf": [{"enum": sorted(choices)}, *tables, unnamed],
-    }
-
-
 def _table_schema(config: type[Config], definitions: Tree) -> Tree:
     """Return the schema of a config's fields; pydantic describes those that hold no config."""
     plain, properties = config.model_json_schema()["properties"], {}
+    if config.kind is not None:
+        properties["kind"] = {"const": config.kind}
     for name, field in _fields(config).items():
         annotation = config.model_fields[name].annotation
         if config_type(annotation) is None:

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from foveate.config import Config, kinds
 from foveate.kinds import load_kinds
 from foveate.look.hooks import capture
+from foveate.measure.laws.models import untried
+from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.interleaved import InterleavedDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
@@ -25,9 +27,10 @@ from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
 from foveate.nn.linear import LayerNorm, RMSNorm
 from foveate.nn.native import kernels as fused_module
+from foveate.nn.normalizers import choices
 from foveate.nn.positions import Rotary
 from foveate.nn.recurrent import LSTMCell
-from foveate.nn.spec import Tokens
+from foveate.nn.spec import Labels, Tokens
 from foveate.train.stored import load_weights, own_tensors, write_tensors
 from tolerances import differ
 from variants import at_scale
@@ -68,15 +71,8 @@ def defaults(family: str) -> dict[str, Any]:
         name: shrink(config())
         for name, config in members
         if not any(field.is_required() for field in config.model_fields.values())
-        and reads_tokens(config())
+        and not untried(config())  # pictures and series have laws of their own
     }
-
-
-def reads_tokens(config: Config) -> bool:
-    """Whether nothing in a config reads anything but ids; pictures have laws of their own."""
-    parts = [getattr(config, name) for name in type(config).model_fields]
-    own = getattr(config.owner, "reads", Tokens) is Tokens
-    return own and all(reads_tokens(part) for part in parts if isinstance(part, Config))
 
 
 def each(family: str) -> pytest.MarkDecorator:
@@ -93,6 +89,21 @@ def check_saved(model: nn.Module, other: nn.Module, folder: Path, *inputs: Tenso
         assert differ(other(*inputs), expected)
         load_weights(other, folder / "model.safetensors")
         assert torch.equal(other(*inputs), expected)
+
+
+def check_half_precision(model: nn.Module, *inputs: Tensor) -> None:
+    """Under autocast, gradients are finite, also those of choices, and outputs near."""
+    with torch.autocast("cpu", torch.bfloat16), choices(model) as made:
+        trained = model(*inputs)
+    drawn = sum((choice.log_probability.sum() for choice in made), torch.zeros(()))
+    (trained.float().square().mean() + drawn).backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(bool(grad.isfinite().all()) for grad in grads)
+    with torch.no_grad():
+        exact = model(*inputs)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = model(*inputs)
+    assert float((rounded.float() - exact).abs().mean()) < 0.1 * float(exact.std())
 
 
 def check_future(model: Callable[[Tensor], Tensor], text: Tensor, at: int) -> None:
@@ -181,6 +192,15 @@ def _pairs() -> dict[str, tuple[Any, Any]]:
         for label, other in substitutions(decoder):
             pairs[f"{name} decoder {label}"] = encoder, other
     encoder, decoder = TRANSFORMER
+    others = {f"{name} encoder": (kind, decoder) for name, kind in defaults("encoder").items()}
+    for name, kind in defaults("decoder").items():
+        if kind.owner.reads_memory:
+            others[f"{name} decoder"] = encoder, kind
+    for name, cell in defaults("cell").items():
+        for order in (None, changed(writing.attention, query="current")):
+            own = changed(writing, cell=cell, attention=order)
+            others[f"{name}, {order and order.query}"] = reading, own
+    pairs |= {name: pair for name, pair in others.items() if pair not in pairs.values()}
     for name, attention in defaults("attention").items():
         if name != "full" and not issubclass(attention.owner, SparseAttention):
             pairs[f"cross {name}"] = encoder, changed(decoder, cross_attention=attention)
@@ -205,11 +225,13 @@ def _models() -> dict[str, EncoderDecoder.Config]:
 MODELS = _models()
 
 
-def build(config: EncoderDecoder.Config, vocabulary: int = VOCABULARY) -> EncoderDecoder:
-    """A model ready for use, the same at every call."""
-    torch.manual_seed(0)
-    model: EncoderDecoder = config.build(Tokens(vocabulary), Tokens(vocabulary)).eval()
-    return model
+def build(config: Any, vocabulary: int = VOCABULARY, seed: int = 0) -> Any:
+    """A model that reads tokens, ready for use and the same at every call."""
+    torch.manual_seed(seed)
+    tokens = Tokens(vocabulary)
+    second = {EncoderDecoder: tokens, Classifier: Labels(("bad", "fair", "good"))}
+    more = [part for kind, part in second.items() if issubclass(config.owner, kind)]
+    return config.build(tokens, *more).eval()
 
 
 def ids(*shape: int, vocabulary: int = VOCABULARY, seed: int = 1) -> Tensor:
@@ -232,15 +254,14 @@ def gradients_reach(model: torch.nn.Module, *unread: str) -> None:
             assert bool(parameter.grad.any()), name
 
 
-@cache
-def _built(name: str) -> EncoderDecoder:
-    return build(MODELS[name])
+_built = cache(build)
 
 
-def _fresh(request: pytest.FixtureRequest) -> EncoderDecoder:
-    made = _built(request.param).eval()
-    made.zero_grad()
-    return made
+def fresh(config: Any) -> Any:
+    """The model of a config, built once, without gradients; tests leave its weights alone."""
+    model = _built(config).eval()
+    model.zero_grad()
+    return model
 
 
 FAMILY_NAMES = (
@@ -254,13 +275,13 @@ FAMILY_NAMES = (
 @pytest.fixture(params=at_scale(MODELS, FAMILY_NAMES))
 def family(request: pytest.FixtureRequest) -> EncoderDecoder:
     """As `model`, but only a model of each family outside of ``make proofs``."""
-    return _fresh(request)
+    return fresh(MODELS[request.param])
 
 
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> EncoderDecoder:
-    """Every family, and every kind of part in one of them; tests leave its weights alone."""
-    return _fresh(request)
+    """Every family, and every kind of part in one of them."""
+    return fresh(MODELS[request.param])
 
 
 KEYS = real(5, 3)
@@ -286,8 +307,7 @@ ATTENTIONS = {
 def attention(request: pytest.FixtureRequest) -> Attention:
     """Every score and every normaliser, with one head and with heads that share keys."""
     torch.manual_seed(0)
-    built: Attention = request.param.build(SIZE)
-    return built.eval()
+    return request.param.build(SIZE).eval()
 
 
 def weights_of(attention: Attention, *inputs: Any) -> Tensor:

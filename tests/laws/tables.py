@@ -7,16 +7,7 @@ from typing import Any
 from foveate.decode.constraints import Constraints, DecodingBatch
 from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search
-from foveate.measure.laws.searches import END as END
-from foveate.measure.laws.searches import START as START
-from foveate.measure.laws.searches import A as A
-from foveate.measure.laws.searches import B as B
-from foveate.measure.laws.searches import C as C
-from foveate.measure.laws.searches import Prefix as Prefix
-from foveate.measure.laws.searches import Table as Table
-from foveate.measure.laws.searches import Tables as Tables
-from foveate.measure.laws.searches import log_p as log_p
-from foveate.measure.laws.searches import random_table as random_table
+from foveate.measure.laws.searches import END, START, A, B, C, Prefix, Table, Tables, log_p
 from tolerances import MODEL, near
 
 

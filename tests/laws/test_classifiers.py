@@ -13,31 +13,18 @@ from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, First
 from foveate.models.encoder_decoder import Encoder, Memory
 from foveate.models.language_model import MaskedLanguageModel
-from foveate.nn.embedding import TokenStem
-from foveate.nn.spec import Labels, Tokens
-from laws.conftest import RECURRENT, VOCABULARY, check_saved, defaults, gradients_reach, ids, real
+from foveate.nn.spec import Tokens
+from laws.conftest import RECURRENT, build, check_saved, defaults, gradients_reach, ids, real
 from tolerances import close
 
 LENGTHS = (6, 4, 5)
 KEYS, SOURCE = real(*LENGTHS), ids(3, 6)
-NAMES = ("bad", "fair", "good")
-ENCODERS = {
-    name: config
-    for name, config in defaults("encoder").items()
-    if isinstance(getattr(config, "stem", TokenStem.Config()), TokenStem.Config)
-}
 CONFIGS: dict[str, Any] = {}
-for name, encoder in ENCODERS.items():
+for name, encoder in defaults("encoder").items():
     CONFIGS[f"masked {name}"] = MaskedLanguageModel.Config(encoder=encoder)
     for kind, pooling in defaults("pooling").items():
         parts = {"encoder": encoder, "pooling": pooling}
         CONFIGS[f"{name} {kind}"] = Classifier.Config(**parts, dropout=0.0)
-
-
-def build(config: Any, seed: int = 0) -> Any:
-    torch.manual_seed(seed)
-    labels = [Labels(NAMES)] if isinstance(config, Classifier.Config) else []
-    return config.build(Tokens(VOCABULARY), *labels).eval()
 
 
 @pytest.fixture(params=CONFIGS)
@@ -92,7 +79,7 @@ def test_a_bag_of_words_does_not_see_the_order() -> None:
 
 def test_the_bag_is_the_counts_times_the_embeddings() -> None:
     inputs = ids(3, 9)
-    encoder = BagEncoder.Config(embedding_size=12, dropout=0.0).build(Tokens(VOCABULARY))
+    encoder = BagEncoder.Config(embedding_size=12, dropout=0.0).build(Tokens(30))
     counts = document_terms([[f"{i:02}" for i in row] for row in inputs.tolist()])
     table = encoder.stem.embedding.weight[[int(term) for term in counts.terms]]
     close(encoder(inputs).mean(), torch.tensor(counts.table.T, dtype=torch.float32) @ table / 9)

@@ -20,22 +20,10 @@ from foveate.decode.constraints import DecodingBatch, MinLength, NoRepeat, Outpu
 from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Greedy, Search, token_log_probabilities
+from foveate.measure.laws.searches import END, A, B, C, Prefix, Table, log_p, random_table
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from laws.conftest import KEYS, MODELS, build, defaults, each, ids
-from laws.tables import (
-    END,
-    A,
-    B,
-    C,
-    Prefix,
-    Table,
-    alike,
-    everything,
-    limit,
-    log_p,
-    random_table,
-    search,
-)
+from laws.tables import alike, everything, limit, search
 from tolerances import MODEL, near
 
 Output = tuple[float, Prefix, bool]  # log p, ids, whether it ended
@@ -54,15 +42,20 @@ def hypotheses(outputs: Iterable[Output], alpha: float) -> list[Hypothesis]:
 
 @settings(max_examples=25)
 @given(
-    seeds=st.lists(st.integers(0, 10**6), min_size=1, max_size=3),
+    seed=st.integers(0, 10**6),
+    prefixes=st.lists(st.lists(st.sampled_from([A, B, C]), max_size=2), min_size=1, max_size=3),
     alpha=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
     longest=st.integers(1, 3),
 )
-def test_a_beam_as_wide_as_the_space_is_brute_force(seeds, alpha, longest) -> None:
+def test_a_beam_as_wide_as_the_space_is_brute_force(seed, prefixes, alpha, longest) -> None:
+    """Of the outputs that begin as they must: beams keep only such, so all of them are found."""
     config = Beam.Config(beam_size=60, length_penalty=alpha, **limit(longest))
-    tables = [random_table(seed) for seed in seeds]
-    for table, result in zip(tables, search(config, tables), strict=True):
-        alike(result, hypotheses(everything(table, longest), alpha))
+    tables = [random_table(seed + n) for n in range(len(prefixes))]
+    results = search(config, tables, prefixes=prefixes)
+    for table, prefix, result in zip(tables, prefixes, results, strict=True):
+        outputs = everything(table, len(prefix) + longest)
+        begun = [output for output in outputs if list(output[1][: len(prefix)]) == prefix]
+        alike(result, hypotheses(begun, alpha))
 
 
 @torch.no_grad()
@@ -152,17 +145,6 @@ def test_beams_make_whole_groups() -> None:
     config = DiverseBeam.Config(beam_size=6, groups=3)
     assert config.giving(7).beam_size == 9
     assert config.giving(2) == config
-
-
-@settings(max_examples=30)
-@given(seed=st.integers(0, 10**6))
-def test_a_beam_of_one_is_greedy(seed: int) -> None:
-    tables = [random_table(seed), random_table(seed + 1)]
-    greedy = search(Greedy.Config(**limit(8)), tables)
-    beam = search(Beam.Config(beam_size=1, **limit(8)), tables)
-    for item, other in zip(greedy, beam, strict=True):
-        assert [(h.ids, h.ended) for h in item] == [(h.ids, h.ended) for h in other]
-        assert item[0].log_probability == near(other[0].log_probability)
 
 
 @each("search")
@@ -273,17 +255,6 @@ def test_a_beam_of_one_is_greedy_behind_a_beginning(seed: int, prefixes: list[li
     item = search(beam, tables, prefixes=prefixes)
     for left, right in zip(greedy, item, strict=True):
         alike(left, right)
-
-
-@settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), prefix=st.lists(st.sampled_from([A, B, C]), max_size=2))
-def test_a_wide_beam_is_brute_force_over_what_begins_so(seed: int, prefix: list[int]) -> None:
-    """Beams keep only live beginnings, so all that end or are cut later are found."""
-    table, outputs = random_table(seed), everything(random_table(seed), len(prefix) + 2)
-    config = Beam.Config(beam_size=60, length_penalty=1.0, **limit(2))
-    (result,) = search(config, [table], prefixes=[prefix])
-    begun = [output for output in outputs if list(output[1][: len(prefix)]) == prefix]
-    alike(result, hypotheses(begun, 1.0))
 
 
 @each("search")

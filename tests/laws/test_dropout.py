@@ -36,7 +36,6 @@ def test_the_backward_uses_the_mask_of_the_forward() -> None:
     x = torch.randn(50, 7, requires_grad=True)
     dropped = Dropout(0.3)(x)
     dropped.backward(torch.full_like(x, 2.0))
-    assert x.grad is not None
     assert torch.equal(x.grad == 0, dropped == 0)
     close(x.grad * x.detach(), 2 * dropped.detach())
 

@@ -1,10 +1,7 @@
 """Laws of whole models: every family, every kind of part in one of them, every decoder alone."""
 
-import itertools
 import subprocess
 import sys
-import tomllib
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ from torch import Tensor
 import foveate
 from foveate.look.hooks import capture
 from foveate.models.classic import WindowDecoder
-from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory, Model
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.nn.attention import BaseAttention
@@ -33,8 +30,10 @@ from laws.conftest import (
     build,
     changed,
     check_future,
+    check_half_precision,
     check_saved,
     defaults,
+    fresh,
     gradients_reach,
     ids,
     real,
@@ -47,56 +46,29 @@ KEYS = real(*LENGTHS)
 SOURCE, TARGET, TEXT = ids(3, 6), ids(3, 5, seed=2), ids(3, 9)
 
 
-PLAIN = shrink(RecurrentDecoder.Config(num_layers=2, embedding_size=16, readout="state"))
+PLAIN = shrink(RecurrentDecoder.Config(num_layers=2, readout="state"))
 
 
 def _language_models() -> dict[str, LanguageModel.Config]:
-    known = defaults("decoder").items()
-    decoders: dict[str, Any] = {n: c for n, c in known if n != "location"}
+    decoders = {n: c for n, c in defaults("decoder").items() if n != "location"}
     for name, cell in defaults("cell").items():
-        size = {"cell": cell, "embedding_size": PLAIN.hidden_size}
-        decoders[f"{name}, plain"] = PLAIN.model_copy(update=size)
+        decoders[f"{name}, plain"] = changed(PLAIN, cell=cell, embedding_size=SIZE)
     result = {name: LanguageModel.Config(decoder=config) for name, config in decoders.items()}
-    presets = {n: c for n, c in defaults("model").items() if issubclass(c.owner, LanguageModel)}
-    return result | {name: _level(config) for name, config in presets.items()}
-
-
-def _level(config: Any) -> Any:
-    """A small preset whose read-out is the state needs an embedding of the state's size."""
-    decoder = config.decoder
-    if getattr(decoder, "readout", "mixed") == "mixed":
-        return config
-    level = decoder.model_copy(update={"embedding_size": decoder.hidden_size})
-    return config.model_copy(update={"decoder": level})
+    for name, config in defaults("model").items():
+        if issubclass(config.owner, LanguageModel):  # a read-out of another size has no table
+            untied = getattr(config.decoder, "readout", "mixed") == "state"
+            result[name] = changed(config, tie="none") if untied else config
+    return result
 
 
 LANGUAGE_MODELS = _language_models()
 WRITERS: dict[str, Any] = MODELS | {f"language {n}": c for n, c in LANGUAGE_MODELS.items()}
 
 
-def made(config: Any, seed: int = 0) -> Any:
-    """A translator or a language model, ready for use."""
-    torch.manual_seed(seed)
-    sides = 1 if isinstance(config, LanguageModel.Config) else 2
-    return config.build(*[Tokens(VOCABULARY)] * sides).eval()
-
-
-@cache
-def _made(name: str) -> Any:
-    return made(WRITERS[name])
-
-
 @pytest.fixture(params=WRITERS)
 def writer(request: pytest.FixtureRequest) -> Any:
     """As `model`, and every decoder that can stand alone as a language model."""
-    result = _made(request.param).eval()
-    result.zero_grad()
-    return result
-
-
-@pytest.fixture(params=LANGUAGE_MODELS)
-def language_model(request: pytest.FixtureRequest) -> Any:
-    return _made(f"language {request.param}")
+    return fresh(WRITERS[request.param])
 
 
 def inputs_of(model: Any) -> tuple[Tensor, ...]:
@@ -104,10 +76,11 @@ def inputs_of(model: Any) -> tuple[Tensor, ...]:
 
 
 @torch.no_grad()
-def test_chunks_equal_the_whole_and_see_no_future(writer: Any) -> None:
-    translates = isinstance(writer, EncoderDecoder)
+def test_chunks_equal_the_whole_and_see_no_future_and_no_other_row(writer: Any) -> None:
+    translates, rows = isinstance(writer, EncoderDecoder), torch.tensor([2, 0, 1])
     memory, text = (writer.encode(SOURCE, KEYS), TARGET) if translates else (None, TEXT)
     whole, count = writer.decode(text, memory), text.shape[1]
+    close(writer.decode(text[rows], memory and memory.select(rows)), whole[rows])
     for chunks in ([1] * count, [count - 2, 2], [1, count - 1], [2, *[1] * (count - 2)]):
         state = DecoderState()
         parts = [writer.decode(part, memory, state) for part in text.split(chunks, dim=1)]
@@ -123,6 +96,7 @@ def test_neither_padding_nor_other_rows_change_anything(model: EncoderDecoder) -
         close(model(SOURCE[row : row + 1, :length], TARGET[row : row + 1])[0], logits[row])
     other = torch.where(KEYS, SOURCE, torch.ones_like(SOURCE))
     assert torch.equal(model(other, TARGET, KEYS), logits)
+    assert differ(model(SOURCE.roll(1, 0), TARGET, KEYS.roll(1, 0)), logits), "deaf to the source"
     close(model(SOURCE, TARGET, torch.ones_like(KEYS)), model(SOURCE, TARGET))
 
 
@@ -159,22 +133,11 @@ def test_every_parameter_receives_a_gradient(writer: Any) -> None:
 
 
 def test_half_precision_trains(writer: Any) -> None:
-    with torch.autocast("cpu", torch.bfloat16):
-        logits = writer(*inputs_of(writer))
-    logits.float().square().mean().backward()
-    grads = [p.grad for p in writer.parameters() if p.grad is not None]
-    assert all(bool(grad.isfinite().all()) for grad in grads)
-    exact = writer(*inputs_of(writer)).detach()
-    assert float((logits.detach().float() - exact).abs().mean()) < 0.1 * float(exact.std())
+    check_half_precision(writer, *inputs_of(writer))
 
 
 def test_saved_and_loaded_weights_give_the_same_output(writer: Any, tmp_path: Path) -> None:
-    check_saved(writer, made(writer.config, seed=1), tmp_path, *inputs_of(writer))
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_config_to_toml_to_config(name: str) -> None:
-    assert Model.Config.parse(tomllib.loads(WRITERS[name].toml())) == WRITERS[name]
+    check_saved(writer, build(writer.config, seed=1), tmp_path, *inputs_of(writer))
 
 
 @pytest.mark.parametrize("name", sorted(set(defaults("model")) & set(MODELS)))
@@ -194,19 +157,13 @@ def test_dropout_is_random_in_training_and_absent_in_use(name: str) -> None:
 
 
 @torch.no_grad()
-def test_rows_of_texts_do_not_see_each_other(language_model: LanguageModel) -> None:
-    rows = torch.tensor([2, 0, 1])
-    close(language_model(TEXT[rows]), language_model(TEXT)[rows])
-
-
-@torch.no_grad()
-def test_memory_is_constant_where_a_decoder_says_so(language_model: LanguageModel) -> None:
-    state, sizes = DecoderState(), []
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_memory_is_constant_where_a_decoder_says_so(name: str) -> None:
+    language_model, state, sizes = fresh(LANGUAGE_MODELS[name]), DecoderState(), []
     for part in ids(1, 24).split(8, dim=1):
         language_model.decode(part, state=state)
-        swapped = sum(t.numel() for parts in state._current.values() for t in parts)
-        sizes.append((swapped, len(state._grown)))
-    assert (len(set(sizes)) == 1 and not state._grown) == language_model.decoder.constant_memory
+        sizes.append(state.numbers)
+    assert (len(set(sizes)) == 1) == language_model.decoder.constant_memory
 
 
 @torch.no_grad()
@@ -233,61 +190,15 @@ def test_captured_rows_sum_to_one_and_are_zero_where_masked(model: EncoderDecode
         assert torch.equal(model(SOURCE, TARGET, KEYS), plain)
 
 
-def every_encoder_and_decoder() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Every cell one way and both ways; without attention, and with it in both orders."""
-    known = {n: c for n, c in defaults("decoder").items() if c.owner.reads_memory}
-    encoders, decoders = defaults("encoder"), dict(known)
-    attentions = [None, *(RecurrentAttention(query=query) for query in ("previous", "current"))]
-    for name, cell in defaults("cell").items():
-        for both in (False, True):
-            encoders[f"{name} {both}"] = changed(RECURRENT[0], cell=cell, bidirectional=both)
-        for attention in attentions:
-            own = changed(RECURRENT[1], cell=cell, attention=attention)
-            decoders[f"{name} {attention}"] = own
-    encoders["post-norm"], decoders["post-norm"] = (
-        changed(part, norm_order="post") for part in TRANSFORMER
-    )
-    return encoders, decoders
-
-
-@torch.no_grad()
-def test_every_encoder_goes_with_every_decoder() -> None:
-    for (encoder, own), (decoder, other) in itertools.product(
-        *(parts.items() for parts in every_encoder_and_decoder())
-    ):
-        model = build(EncoderDecoder.Config(encoder=own, decoder=other))
-        logits = model(SOURCE, TARGET, KEYS)
-        assert logits.shape == (3, 5, VOCABULARY), (encoder, decoder)
-        rolled = model(SOURCE.roll(1, 0), TARGET, KEYS.roll(1, 0))
-        assert differ(logits, rolled), (encoder, decoder, "is deaf to the source")
-        state, memory = DecoderState(), model.encode(SOURCE, KEYS)
-        steps = [model.decode(TARGET[:, t : t + 1], memory, state) for t in range(5)]
-        close(model.logits(torch.cat(steps, dim=1)), logits)
-
-
-def test_a_decoder_that_reads_no_memory_says_so() -> None:
-    deaf = {n: c for n, c in defaults("decoder").items() if not c.owner.reads_memory}
-    assert deaf
-    for decoder in deaf.values():
-        with pytest.raises(ValueError, match="no attention to a source"):
-            build(EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=decoder))
-
-
-def test_a_memory_of_no_recurrence_is_summed_up_by_its_mean() -> None:
-    values = torch.randn(3, 6, 4)
-    for row, length in enumerate(LENGTHS):
-        expected = values[row, :length].mean(dim=0)
-        close(Memory(values, KEYS).summary()[row], expected)
-    close(Memory(values).summary(), values.mean(dim=1))
-
-
 def test_tied_tables_are_one_where_their_shapes_are() -> None:
     encoder, decoder = TRANSFORMER
     config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="all")
-    model, free = build(config), build(changed(config, tie="none"))
+    model, inputs, free = (build(changed(config, tie=tie)) for tie in ("all", "inputs", "none"))
     table = model.output.weight
     assert model.encoder.embedding.weight is table
     assert model.decoder.embedding.weight is table
+    assert inputs.encoder.embedding.weight is inputs.decoder.embedding.weight
+    assert inputs.output.weight is not inputs.decoder.embedding.weight
     shared = sum(p.numel() for p in model.parameters())
     assert sum(p.numel() for p in free.parameters()) == shared + 2 * VOCABULARY * SIZE
     with pytest.raises(ValueError, match=r"source embedding is \(31, 16\).*\(30, 16\).*joint"):
@@ -301,7 +212,7 @@ def test_tied_tables_are_one_where_their_shapes_are() -> None:
 def test_a_window_of_n_sees_n_minus_1_tokens(order: int) -> None:
     """Changing any older token leaves the prediction bit-identical; the oldest seen changes it."""
     config = shrink(WindowDecoder.Config()).model_copy(update={"order": order})
-    model = made(LanguageModel.Config(decoder=config))
+    model = build(LanguageModel.Config(decoder=config))
     before = model(TEXT)[:, -1]
     for place in range(9):
         other = TEXT.clone()
@@ -309,11 +220,20 @@ def test_a_window_of_n_sees_n_minus_1_tokens(order: int) -> None:
         assert torch.equal(model(other)[:, -1], before) == (place <= 8 - (order - 1)), place
 
 
-def test_windows_and_plain_readouts_have_no_place_for_a_source() -> None:
-    plain = RecurrentDecoder.Config(attention=RecurrentAttention(), readout="state")
-    for config, why in ((WindowDecoder.Config(), "reads only its own"), (plain, 'use "mixed"')):
-        with pytest.raises(ValueError, match=why):
-            config.build(Tokens(9), 8)
+REFUSED = [
+    (RecurrentDecoder.Config(attention=RecurrentAttention(), readout="state"), 8, 'use "mixed"'),
+    (changed(PLAIN, bridge=defaults("bridge")["states"]), None, "language model has no source"),
+    (defaults("decoder")["location"], None, 'language model lacks; use "recurrent"'),
+]
+for _config in defaults("decoder").values():
+    if not _config.owner.reads_memory:
+        REFUSED.append((_config, 8, "reads only its own output and has no attention to a source"))
+
+
+@pytest.mark.parametrize(("config", "memory_size", "why"), REFUSED)
+def test_a_decoder_refuses_a_source_or_none(config, memory_size, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        config.build(Tokens(9), memory_size)
 
 
 def test_the_fused_lstm_is_the_explicit_one() -> None:

@@ -61,8 +61,7 @@ def config(request: pytest.FixtureRequest) -> Any:
 
 def build(config: Forecaster.Config, levels: int = 1) -> Forecaster:
     torch.manual_seed(0)
-    model: Forecaster = config.build(SERIES, Outlook(STEPS, FEATURES, levels)).eval()
-    return model
+    return config.build(SERIES, Outlook(STEPS, FEATURES, levels)).eval()
 
 
 def rows(batch: int = 4) -> tuple[Tensor, Tensor, Tensor]:

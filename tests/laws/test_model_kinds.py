@@ -1,42 +1,30 @@
 """The laws of `foveate check` hold for every registered kind."""
 
-from typing import Any
-
 import pytest
 import torch
 
-from foveate.config import Config, kinds
+from foveate.config import Config
 from foveate.measure.laws import models, searches
 from foveate.measure.laws.check import FAMILIES
 from foveate.measure.laws.layers import WHOLE
 from foveate.measure.laws.trial import LAWS, SIZES, Trial
+from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
-from laws.conftest import PARTS, shrink
+from laws.conftest import PARTS, defaults
 
 assert searches.FAMILIES
 FEWER = {"search": 3} | dict.fromkeys((*WHOLE, "feed_forward"), 5)
 
 
-def made() -> dict[str, Any]:
-    """Every kind to which the laws apply, with its defaults."""
-    result = {}
-    for family in FAMILIES:
-        for name, config in kinds(family)[family].items():
-            given = {k: v for k, v in models.PARTS.items() if k in config.model_fields}
-            needed = {k for k, v in config.model_fields.items() if v.is_required()}
-            preset = getattr(config.owner, "Config", None) is not config
-            if needed <= given.keys() and not preset:
-                kind = config(**{k: given[k] for k in needed})
-                if family not in WHOLE:
-                    result[f"{family} {name}"] = shrink(kind)
-                elif not models.untried(kind):
-                    result[f"{family} {name}"] = kind
-    return result
-
-
-KINDS = made() | {  # attention with every score and every normaliser
+KINDS = {
+    f"{family} {name}": config
+    for family in FAMILIES
+    for name, config in defaults(family).items()
+    if config.owner.Config is type(config)  # and not a preset
+} | {  # attention with every score and every normaliser
     f"attention {name}": Attention.Config(key_heads=1, **parts) for name, parts in PARTS.items()
 }
+KINDS["model encoder_decoder"] = EncoderDecoder.Config(**models.PARTS)
 
 
 @pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)

@@ -8,14 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foveate.models.presets import PRESETS
-from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.linear import Linear
 from foveate.nn.native.kernels import cross_entropy_, library, without_kernels
 from foveate.nn.native.layers import EVEN, add_bias_, dropped, outer, random_bytes
-from laws.conftest import build, ids, real
+from laws.conftest import build, ids, real, transformers
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
 
@@ -51,7 +50,6 @@ def near(ours: Tensor, theirs: Tensor, kind: torch.dtype) -> None:
 @pytest.mark.parametrize(("heads", "size"), [(1, 7), (4, 64), (3, 51)])
 def test_attention(kind: torch.dtype, mask: Callable[[], Mask] | None, heads, size) -> None:
     """To itself, or to a memory of another length and size."""
-    torch.manual_seed(0)
     attention = Attention.Config(num_heads=heads).build(size, size if mask else 10).to(kind)
     x, weight = torch.randn(4, 21, size, dtype=kind), torch.randn(4, 21, size, dtype=kind)
     memory = None if mask else torch.randn(4, 33, 10, dtype=kind, requires_grad=True)
@@ -110,7 +108,6 @@ def test_cross_entropy(kind: torch.dtype, smoothing: float, size: int) -> None:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("relu", [True, False])
 def test_bf16_maps_of_few_shapes(rows: int, bias: bool, relu: bool) -> None:
-    torch.manual_seed(0)
     ours, x = Linear(24, 40, bias=bias), torch.randn(rows, 24)
     theirs = nn.Linear(24, 40, bias=bias)
     theirs.load_state_dict(ours.state_dict())
@@ -132,7 +129,6 @@ def test_bf16_maps_of_few_shapes(rows: int, bias: bool, relu: bool) -> None:
 )
 def test_outer_products(shape: tuple[int, int, int]) -> None:
     count, out, size = shape
-    torch.manual_seed(0)
     grad, x = torch.randn(count, out).bfloat16(), torch.randn(count, size).bfloat16()
     sums, sum = outer(grad, x, bias=True)
     assert sum is not None and sums.dtype == sum.dtype == torch.float32
@@ -159,9 +155,8 @@ def test_bias_in_place(relu: bool, size: int) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_step_of_training(precision: str) -> None:
-    sizes = {"hidden_size": 24, "num_heads": 3, "num_layers": 2, "ffn_size": 36, "dropout": 0.2}
-    encoder, decoder = TransformerEncoder.Config(**sizes), TransformerDecoder.Config(**sizes)
-    config = PRESETS["transformer-small"](encoder=encoder, decoder=decoder)
+    encoder, decoder = transformers(hidden_size=24, num_heads=3, dropout=0.2)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder)
     model = build(config, vocabulary=67).train()
     source, target, keys = ids(4, 9), ids(4, 7, seed=2), real(9, 4, 7, 1)
 

@@ -17,11 +17,10 @@ from foveate.models.language_model import LanguageSteps
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
-from foveate.nn.linear import FeedForward, NoFeedForward, NoNorm, Norm
+from foveate.nn.linear import LayerNorm, NoFeedForward, NoNorm, RMSNorm
 from foveate.nn.native import kernels as fused_module
 from foveate.nn.native.kernels import library
 from foveate.nn.recurrent import Cell, Recurrence
-from foveate.nn.spec import Labels, Tokens
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.run import compiled
 from foveate.tasks.base import DecoderBatch
@@ -97,7 +96,6 @@ def attended(attention: BaseAttention, x: Tensor, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("config", FULL.values(), ids=FULL)
 def test_attention_computes_what_its_class_says(config, part, how, monkeypatch) -> None:
-    torch.manual_seed(0)
     attention, x = config.build(SIZE), torch.randn(2, 6, SIZE)
     name, method = PARTS[part]
     if (how == "hook" and method != "forward") or (part == "tapped" and config.kind != "full"):
@@ -131,32 +129,28 @@ def test_a_cell_runs_its_own_steps(config, method, how) -> None:
     assert differ(steps, plain)
 
 
-@ways("activate", "forward")
-@each("feed_forward")
-def test_a_feed_forward_has_its_own_activation(config, method, how) -> None:
-    layer: FeedForward = config.build(SIZE, 20)
-    if config.kind == "none":
-        return
-    x = torch.randn(2, 5, SIZE)
-    plain = layer(x)
-    with overriding(layer if method == "activate" else layer.inner, method, how):
-        close(layer.train()(x), layer.eval()(x))
-        assert differ(layer(x), plain)
+LAYERS = [(config, "norm", "forward") for config in (LayerNorm.Config(), RMSNorm.Config())]
+for _part in ("input", "select", "step", "output"):
+    LAYERS.append((SelectiveStateSpace.Config(), _part, "forward"))
+for _kind, _config in defaults("feed_forward").items():
+    if _kind != "none":
+        LAYERS += [(_config, "", "activate"), (_config, "inner", "forward")]
 
 
 @HOWS
-@each("norm")
-def test_a_norm_is_its_own_in_training(config, how) -> None:
-    norm: Norm = config.build(SIZE)
-    if not hasattr(norm, "norm"):
+@pytest.mark.parametrize(("config", "part", "method"), LAYERS)
+def test_a_layer_calls_its_parts_in_training_as_in_use(config, part, method, how) -> None:
+    if how == "hook" and method != "forward":
         return
-    x = torch.randn(2, 5, SIZE)
-    plain = norm(x)
-    with overriding(norm.norm, "forward", how):
+    sizes = (SIZE, 20) if config.family == "feed_forward" else (SIZE,)
+    layer, x = config.build(*sizes), torch.randn(2, 5, SIZE)
+    plain = layer(x)
+    with overriding(layer.get_submodule(part), method, how):
         with torch.no_grad():
-            expected = norm(x)
-        close(norm(x), expected)
+            expected = layer.eval()(x)
+        close(layer.train()(x), expected)
         assert differ(expected, plain)
+    close(layer(x), plain)
 
 
 def test_kinds_derived_from_none_do_something() -> None:
@@ -215,8 +209,7 @@ def test_a_translator_is_trained_on_what_it_answers_with(method: str, how: str) 
 @ways("logits", "decode", "output", forward="output")
 @torch.no_grad()
 def test_a_language_model_is_trained_on_what_it_answers_with(method: str, how: str) -> None:
-    torch.manual_seed(0)
-    model = defaults("model")["language_model"].build(Tokens(VOCABULARY)).eval()
+    model = build(defaults("model")["language_model"])
 
     def trained() -> Tensor:
         return token_loss(model, DecoderBatch(READ, TARGET, None), PLAIN).logged["nll"].float()
@@ -233,9 +226,7 @@ def test_a_language_model_is_trained_on_what_it_answers_with(method: str, how: s
 @ways("forward", "features", "encode", "output", forward="forward output")
 @torch.no_grad()
 def test_other_models_are_trained_on_what_they_answer_with(kind, method, how) -> None:
-    torch.manual_seed(0)
-    sizes = (Tokens(VOCABULARY), Labels(("a", "b", "c")))[: 2 if kind == "classifier" else 1]
-    model = defaults("model")[kind].build(*sizes).eval()
+    model = build(defaults("model")[kind])
     labels, places = torch.tensor([2, 0, 1]), torch.tensor([0, 3, 9])
     of_labels = TextClassification, LabelledBatch(SOURCE, KEYS, labels), torch.arange(3)
     of_tokens = MaskedLanguage, MaskedBatch(SOURCE, KEYS, places, labels), places
@@ -271,14 +262,3 @@ def test_a_loss_of_scores_is_minimised_also_where_a_kernel_computes_its_base() -
     for bias in (None, torch.randn(9)):
         scores = nn.functional.linear(hidden, weight, bias)
         close(loss(hidden, weight, target, bias).total, loss.of_scores(scores, target).total)
-
-
-@HOWS
-@pytest.mark.parametrize("part", ["input", "select", "step", "output"])
-def test_a_state_space_calls_its_maps(part: str, how: str) -> None:
-    torch.manual_seed(0)
-    space, x = SelectiveStateSpace(SelectiveStateSpace.Config(), SIZE), torch.randn(2, 5, SIZE)
-    plain = space(x)
-    with overriding(getattr(space, part), "forward", how):
-        assert differ(space(x), plain)
-    close(space(x), plain)

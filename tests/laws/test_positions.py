@@ -12,7 +12,7 @@ from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState
 from foveate.nn.more_positions import ALiBi, Llama3Rotary
-from foveate.nn.positions import Learned, NoPosition, Position, Rotary, Sinusoidal
+from foveate.nn.positions import Position, Rotary, Sinusoidal
 from foveate.nn.spec import Tokens
 from laws.conftest import SIZE, TRANSFORMER, changed, each, ids
 from tolerances import close, rounding
@@ -23,8 +23,7 @@ AT = torch.arange(9)
 
 def encoder(config: Position.Config) -> TransformerEncoder:
     torch.manual_seed(0)
-    made: TransformerEncoder = changed(TRANSFORMER[0], position=config).build(Tokens(30))
-    return made.eval()
+    return changed(TRANSFORMER[0], position=config).build(Tokens(30)).eval()
 
 
 @pytest.mark.parametrize("size", [SIZE, 7, 1])
@@ -64,9 +63,11 @@ def test_positions_run_past_the_trained_length(config: Position.Config) -> None:
     """24 is the longest that is trained; what comes later leaves the numbers sound."""
     decoder = changed(TRANSFORMER[1], position=config).build(Tokens(30), None).eval()
     read = ids(2, 100)
-    if config.kind == "learned":  # by a table of places
-        with pytest.raises(ValueError, match="max_length = 24"):
-            decoder(read, None)
+    if config.kind == "learned":  # by a table of places, at once and step by step
+        decoder(read[:, :24], None, state := DecoderState())
+        for more in ((read, None), (read[:, :1], None, state)):
+            with pytest.raises(ValueError, match="max_length = 24"):
+                decoder(*more)
         return
     out, short = decoder(read, None), decoder(read[:, :24], None)
     assert bool(out.isfinite().all())
@@ -110,13 +111,3 @@ def test_rope_needs_an_even_head_size(
     else:
         out = config.build(Tokens(30), *given).eval()(ids(2, 7), *given)
         assert (out.values if which == 0 else out).shape == (2, 7, hidden_size)
-
-
-def test_a_table_of_places_ends_step_by_step_as_well() -> None:
-    config = changed(TRANSFORMER[1], position=Learned.Config(max_length=3))
-    decoder = config.build(Tokens(30), SIZE).eval()
-    memory, state = encoder(NoPosition.Config())(ids(1, 4)), DecoderState()
-    for step in range(3):
-        decoder(ids(1, 3)[:, step : step + 1], memory, state)
-    with pytest.raises(ValueError, match="max_length = 3"):
-        decoder(ids(1, 1), memory, state)

@@ -8,10 +8,9 @@ import torch
 from foveate.look.stages import gates_of, stages_by_name
 from foveate.models.encoder_decoder import EncoderDecoder, Memory, Model
 from foveate.models.presets import PRESETS
-from foveate.models.recurrent import Bridge, RecurrentDecoder, StatesBridge
+from foveate.models.recurrent import Bridge, StatesBridge
 from foveate.nn.context import DecoderState
 from foveate.nn.recurrent import Cell, GRUCell, LSTMCell, Recurrence, RecurrentStack
-from foveate.nn.spec import Tokens
 from laws.conftest import RECURRENT, TRANSFORMER, build, changed, defaults, each, ids, real
 from tolerances import close, differ
 
@@ -42,7 +41,6 @@ def test_without_a_bridge_nothing_has_changed() -> None:
     names = {n for n in model.state_dict() if n.startswith("decoder.bridge")}
     assert names == {"decoder.bridge.weight", "decoder.bridge.bias"}
     decoder, memory = model.decoder, model.encode(SOURCE, KEYS)
-    assert isinstance(decoder, RecurrentDecoder) and memory.final is not None
     first = torch.tanh(decoder.bridge(memory.final[-1][0])).split(16, dim=-1)
     state = DecoderState()
     state.replace(decoder, first)
@@ -54,12 +52,6 @@ def test_states_that_an_encoder_does_not_have_are_refused() -> None:
     for reader in others:
         with pytest.raises(ValueError, match=r"num_layers = 2 .* 2 states .* encoder\.num_layers"):
             build(joined(STATES, reader))
-
-
-def test_a_language_model_has_no_bridge() -> None:
-    decoder = changed(RECURRENT[1], attention=None, bridge=STATES)
-    with pytest.raises(ValueError, match="language model has no source"):
-        decoder.build(Tokens(30), None)
 
 
 def test_presets_hand_over_as_their_papers_and_earlier_runs_as_before() -> None:

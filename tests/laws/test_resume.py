@@ -102,20 +102,23 @@ def test_stopping_after_every_single_step(tmp_path: Path) -> None:
     same(tmp_path, steps=False)
 
 
-@pytest.mark.parametrize("damage", ["flip", "half-written"])  # others: test_train_checkpoint.py
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, damage, capsys) -> None:
+# others: test_train_checkpoint.py; without damage a finished run is made longer
+@pytest.mark.parametrize(("damage", "step"), [("flip", 3), ("half-written", 3), ("none", 6)])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
+    tmp_path, damage, step, capsys
+) -> None:
     Toy(tmp_path, config().model_copy(update={"max_steps": 6})).train()
     folder = checkpoint.path_of(tmp_path, 6)
     if damage == "flip":
         content = bytearray((folder / checkpoint.OPTIMIZER).read_bytes())
         content[-3] ^= 16
         (folder / checkpoint.OPTIMIZER).write_bytes(content)
-    else:
+    elif damage == "half-written":
         folder.rename(folder.with_name(".new-" + folder.name))
     capsys.readouterr()
     Toy(tmp_path, config()).train()
     output = capsys.readouterr().err
-    assert "resuming from step 3" in output
+    assert f"resuming from step {step}" in output
     for said in ("damaged checkpoint passed over", str(folder / checkpoint.OPTIMIZER)):
         assert (said in output) == (damage == "flip")
     assert final(tmp_path) == final(whole())
@@ -135,12 +138,6 @@ def test_other_data_seed_or_budget_cannot_go_on(tmp_path: Path) -> None:
     for toy in (Toy(tmp_path, config(batch_tokens=80)), Toy(tmp_path, config(), seed=4)):
         with pytest.raises(TrainError, match="another data set, seed or"):
             toy.train()
-
-
-def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:
-    Toy(tmp_path, config().model_copy(update={"max_steps": 6})).train()
-    Toy(tmp_path, config()).train()
-    assert final(tmp_path) == final(whole())
 
 
 @pytest.mark.scale

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.nn.spec import Tokens
 from foveate.run.snapshots import Snapshots
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.teacher_forcing import (
@@ -38,10 +37,7 @@ LANGUAGE_MODELS = ("transformer", "recurrent", "mamba", "window")
 
 
 def language_model(kind: str) -> LanguageModel:
-    torch.manual_seed(0)
-    decoder = defaults("decoder")[kind]
-    model: LanguageModel = LanguageModel.Config(decoder=decoder, tie="none").build(Tokens(30))
-    return model.eval()
+    return build(LanguageModel.Config(decoder=defaults("decoder")[kind], tie="none"))
 
 
 def gradients(model: EncoderDecoder, forcing: TeacherForcing.Config) -> list[Tensor]:

@@ -12,13 +12,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveate.nn.context import AttentionContext
-from foveate.nn.native.kernels import (
-    AutogradContext,
-    fits_either,
-    is_long,
-    library,
-    pointer,
-)
+from foveate.nn.native.kernels import AutogradContext, fits_either, is_long, library, pointer
 
 
 def _kernels() -> ctypes.CDLL:

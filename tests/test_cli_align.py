@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.align.aer import Gold, choose
 from foveate.data.words import split_blanks
 from foveate.engine.links import Head, read_pharaoh
 from foveate.engine.packed import load as load_packed
@@ -192,14 +191,3 @@ def test_words_of_a_text_cut_by_others(folder: Path) -> None:
         assert maps.sum(axis=2) == near(np.ones((2, 3)))
         close(maps, record.maps[name][:, :3])
         assert differ(maps, read[name])
-
-
-def test_a_head_is_chosen_by_its_error_rate() -> None:
-    straight, crossed = np.eye(2, 3, dtype=np.float32), np.eye(2, 3, dtype=np.float32)[::-1]
-    maps = {"a": np.stack([crossed, crossed]), "b": np.stack([crossed, straight])}
-    gold = [Gold({(0, 0), (1, 1)}, {(0, 0), (1, 1)})]
-    (head, best), (_, other), *_ = choose([maps], gold, "read")
-    assert head == Head(1, 1, "read")
-    assert (best.aer, other.aer) == (0, 1)
-    with pytest.raises(ValueError, match="no attention to the source"):
-        choose([{}], gold)

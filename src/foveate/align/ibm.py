@@ -161,10 +161,7 @@ class WordAligner(Aligner):
     """An aligner that gives each target word one source word or NULL, trained by EM."""
 
     class Config(Aligner.Config):
-        """``concentration`` is α of the Dirichlet prior of t; 0 is maximum likelihood.
-
-        ``cognates`` is added to α for words that begin alike (Al-Onaizan et al., 1999).
-        """
+        """α of the Dirichlet prior of t, higher for cognates (Al-Onaizan et al., 1999)."""
 
         iterations: int = Field(5, ge=0)  # passes of expectation maximisation over the pairs
         concentration: float = Field(0.0, ge=0)

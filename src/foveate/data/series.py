@@ -40,11 +40,7 @@ HOLIDAYS = 7  # consecutive working days that a working-day calendar may omit
 
 
 class SeriesData(Config):
-    """A CSV with a header, how its gaps are filled, and how it is divided in the order of time.
-
-    ``rows`` are those of train, valid and test from the start of the file; ``shares`` of all rows
-    are used where ``rows`` is absent.
-    """
+    """A CSV with a header, how its gaps are filled, and how it is divided in the order of time."""
 
     path: str  # CSV with a header, plain or .gz; relative to FOVEATE_DATA or the cache
     date: str | None = None  # the column of the dates; the first where absent

@@ -589,13 +589,17 @@ def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) 
     path, whole = at(pattern, split, config.splits), "{split}" in pattern
     if not whole and split not in SPLITS:
         raise DataError(f"{pattern} has no {{split}}; it is cut into {', '.join(SPLITS)}")
-    text = _prepared(path, None if whole else shares, split, config)
-    if not text.characters:
+    part = None if whole else (shares, split)
+    chosen = {"part": part, "bad": config.on_bad_line, "packed": path.suffix == ".gz"}
+    key = {"text": digest_of(path), **chosen}
+    folder = stored(key, lambda new: _write_lines(new, path, part, config))
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    if not facts["characters"]:
         raise MissingData(
             f"{pattern} has nothing for {split}:",
             f"task.shares = {list(shares)} are the shares of train, valid and test",
         )
-    return text
+    return Text(MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"])
 
 
 def _limits(shares: Shares, split: str, characters: int) -> tuple[int, int]:
@@ -605,25 +609,13 @@ def _limits(shares: Shares, split: str, characters: int) -> tuple[int, int]:
     return int(limits[number]), int(limits[number + 1])
 
 
-def _prepared(path: Path, shares: Shares | None, split: str, config: TextData) -> Text:
-    """Return a split of a file, read or from the cache; all of the file without shares."""
-    part = None if shares is None else (shares, split)
-    chosen = {"part": part, "bad": config.on_bad_line, "packed": path.suffix == ".gz"}
-
-    def write(folder: Path) -> None:
-        limits = (0, sys.maxsize)
-        if shares is not None:
-            characters = sum(len(line) + 1 for line in _lines(path, config))
-            limits = _limits(shares, split, characters)
-        _write(folder, path, limits, config)
-
-    folder = stored({"text": digest_of(path), **chosen}, write)
-    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    return Text(MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"])
-
-
-def _write(folder: Path, path: Path, limits: Span, config: TextData) -> None:
-    characters, ended = 0, True
+def _write_lines(
+    folder: Path, path: Path, part: tuple[Shares, str] | None, config: TextData
+) -> None:
+    """Write the lines of a file, or of the part of a split."""
+    characters, ended, limits = 0, True, (0, sys.maxsize)
+    if part is not None:
+        limits = _limits(*part, sum(len(line) + 1 for line in _lines(path, config)))
     total = None if path.suffix == ".gz" else path.stat().st_size / 1e6
     with Meter("reading text", total, "MB") as meter, ColumnWriter(folder, LINES) as writer:
         for pieces in portions(_cut(_lines(path, config), *limits), ROWS):

@@ -20,10 +20,10 @@ from foveate.data.notation import (
     Notation,
     amount_like,
     ascends,
+    dates_of,
     disorder,
     forms_of,
     has_offset,
-    is_date,
     number_of,
     parse_date,
 )
@@ -136,7 +136,7 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
         raise DataError(f"{file}:1: {error}") from None
     if not places:
         raise DataError(f"{file}:1: the header has no column of values besides the dates")
-    if is_date(header[date], data.date_format):
+    if dates_of([header[date]], data.date_format):
         raise DataError(
             f"{file}:1: the header contains the date {header[date]}: add a row of column names"
         )

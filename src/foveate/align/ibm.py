@@ -230,7 +230,7 @@ class EMTraining:
         counted = np.concatenate([each.ravel() for each in posteriors])
         counts = np.bincount(places, counted, minlength=len(self.lexicon.keys))
         extra = model.config.cognates * self.alike if model.config.cognates else None
-        self.lexicon.learn(counts, model.config.concentration, extra)
+        self.lexicon.learn(counts.astype(np.float64), model.config.concentration, extra)
         model.learn(e.moves for e in expectations)
 
 

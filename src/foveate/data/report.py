@@ -104,8 +104,8 @@ def _traits(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
     odd = []
     for source, target in pairs:
         s, t = source.strip(), target.strip()
-        characters = [bool(f(source) or f(target)) for f in _CHARACTERS.values()]
-        odd.append([not s or not t, s == t, bool(_KEY.fullmatch(s)), *characters])
+        either = [bool(f(source) or f(target)) for f in _CHARACTERS.values()]
+        odd.append([not s or not t, s == t, bool(_KEY.fullmatch(s)), *either])
     words = [(count_words(s), count_words(t)) for s, t in pairs]
     characters = [(len(s), len(t)) for s, t in pairs]
     keys = [(_key(s), _key(f"{len(s)} {s}{t}")) for s, t in pairs]

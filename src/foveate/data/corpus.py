@@ -110,7 +110,7 @@ def in_order(
         return
     idle, threads = queue.SimpleQueue[Worker](), ThreadPoolExecutor(processes)
 
-    def work_of(span: tuple[Any, ...]) -> Arrays:
+    def work_of(span: Sequence[object]) -> Arrays:
         worker = idle.get()
         try:
             return worker(span)

@@ -205,7 +205,7 @@ def forms_of(cells: Sequence[str], name: str) -> list[str | None]:
 
 
 def dates_of(cells: Iterable[str], form: str | None) -> list[np.datetime64] | None:
-    """Return cells as dates in a format, or None if one of them is no such date."""
+    """Return cells as dates in a format, or None if one of them cannot be read so."""
     try:
         return [parse_date(cell, form) for cell in cells]
     except DataError:

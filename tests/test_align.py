@@ -215,10 +215,12 @@ def test_heads_are_ranked_over_the_corpus() -> None:
     mirror = copy[::-1]
     corpus = ({"a": np.stack([mirror, copy]), "b": np.stack([mirror])} for _ in range(2))
     straight = {(i, i) for i in range(3)}
-    first, *others = choose(corpus, [Gold(straight, straight)] * 2)
-    assert first == (Head(0, 1), LinkCounts(6, 6, 6, 6))
-    assert [head for head, _ in others] == [Head(0, 0), Head(1, 0)]
+    first, *others = choose(corpus, [Gold(straight, straight)] * 2, "read")
+    assert first == (Head(0, 1, "read"), LinkCounts(6, 6, 6, 6))
+    assert [head for head, _ in others] == [Head(0, 0, "read"), Head(1, 0, "read")]
     assert others[0][1].aer == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="no attention to the source"):
+        choose([{}], [Gold(straight, straight)])
 
 
 def test_each_target_word_is_linked_to_what_it_looks_at_most() -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.align.aer import Gold, choose
 from foveate.data.words import split_blanks
+from foveate.documents.memory import aligner
 from foveate.engine.links import Head, read_pharaoh
 from foveate.engine.packed import load as load_packed
 from foveate.run import load
 from foveate.run.linking import word_maps
 from foveate.run.pack import pack
 from foveate.run.training import train
+from foveate.serve.batching import PairOperation
 from small_runs import CONFIGS, Call, config_file
 from tolerances import close, differ, near
 
@@ -176,6 +177,20 @@ def test_the_tag_of_a_language_is_no_word(folder: Path, call: Call, tmp_path: Pa
     (answer,) = packed.translate(ENGLISH[:1], to="fr", beam_size=1)
     assert answer.source == ENGLISH[0]
     assert answer.alignment() == run.translate(ENGLISH[:1], to="fr", beam_size=1)[0].alignment()
+    (named,) = run.translate(["the house"], to="fr", prefix="la maison", beam_size=1)
+    assert (named.source, named.json()["source"]) == ("the house", "the house")
+    assert named.alignment() and named.record() is not None
+    assert {s for s, _ in named.alignment()} <= {0, 1}
+    (written,) = run.translate(["<2fr> the house"], prefix="la maison", beam_size=1)
+    assert (written.source, written.alignment()) == ("<2fr> the house", named.alignment())
+    (maps,) = word_maps(run.task, run.model, pairs[:1])
+    for weights in maps.values():
+        assert weights.shape[1:] == (2, 3)  # the, house and the end
+        assert (weights.sum(axis=2) < 0.99).all()  # the rest is of the tag
+    links = aligner(run, to="fr")([("the house", "la maison")])
+    assert links == [sorted(run.links(pairs[:1])[0])]
+    plan = PairOperation("fr").plan(run, [("the house", "la maison")], 1000)
+    assert plan.answer([("the house", "la maison")], lambda: False) == links
 
 
 def test_words_of_a_text_cut_by_others(folder: Path) -> None:
@@ -192,14 +207,3 @@ def test_words_of_a_text_cut_by_others(folder: Path) -> None:
         assert maps.sum(axis=2) == near(np.ones((2, 3)))
         close(maps, record.maps[name][:, :3])
         assert differ(maps, read[name])
-
-
-def test_a_head_is_chosen_by_its_error_rate() -> None:
-    straight, crossed = np.eye(2, 3, dtype=np.float32), np.eye(2, 3, dtype=np.float32)[::-1]
-    maps = {"a": np.stack([crossed, crossed]), "b": np.stack([crossed, straight])}
-    gold = [Gold({(0, 0), (1, 1)}, {(0, 0), (1, 1)})]
-    (head, best), (_, other), *_ = choose([maps], gold, "read")
-    assert head == Head(1, 1, "read")
-    assert (best.aer, other.aer) == (0, 1)
-    with pytest.raises(ValueError, match="no attention to the source"):
-        choose([{}], gold)

@@ -121,11 +121,18 @@ def test_originals_are_converted_and_fetched_once(origin: Origin, tmp_path: Path
     assert origin.requested.count("all.zip") == 1
 
 
-def test_content_with_another_sha256_is_refused_beside_good_files(origin, tmp_path: Path) -> None:
-    good, bad = file("good.txt", origin="good"), file("bad.txt", b"wanted", origin="bad")
-    origin.files = {"good": TEXT, "bad": b"something else"}
-    with pytest.raises(DataError, match=r"bad is not .*sha256.*Nothing was kept"):
-        get(a_set(origin.address, good, bad), tmp_path)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"something else", r"bad is not .*sha256.*Nothing was kept"),
+        (None, r"bad .*; missing: bad\.txt; the others are in .*dogs"),
+    ],
+)
+def test_a_file_that_cannot_be_had_takes_no_other_away(content, message, origin, tmp_path) -> None:
+    bad, good = file("bad.txt", b"wanted", origin="bad"), file("good.txt", origin="good")
+    origin.files = {"good": TEXT} | ({} if content is None else {"bad": content})
+    with pytest.raises(DataError, match=message):
+        get(a_set(origin.address, bad, good), tmp_path)
     assert everything_below(tmp_path / "dogs") == ["good.txt"]
 
 
@@ -150,15 +157,6 @@ def test_only_what_may_mend_itself_is_tried_again(status, attempts, origin, tmp_
         get(a_set(origin.address, file()), tmp_path)
     assert len(origin.requested) == attempts
     assert not (tmp_path / "dogs").exists(), "an empty folder hides how to get the set"
-
-
-def test_a_file_that_cannot_be_had_takes_no_other_away(origin: Origin, tmp_path: Path) -> None:
-    origin.files["text.fr"] = TEXT
-    data = a_set(origin.address, file(), file(name="text.fr", origin="text.fr"))
-    said = r"text\.en .*; missing: text\.en\.gz; the others are in .*dogs"
-    with pytest.raises(DataError, match=said):
-        get(data, tmp_path)
-    assert everything_below(tmp_path / "dogs") == ["text.fr"]
 
 
 def test_what_cannot_be_fetched_or_written_is_named_with_the_remedy(tmp_path: Path) -> None:

@@ -190,16 +190,11 @@ def test_several_files_and_folders_are_one_corpus(ending: str, tmp_path: Path) -
         assert "translation; 30 lines" in said("new", "auto", *named, "--out", config)
         assert "train: 30 pairs" in said("data", "report", *named)
         train(config, ONE_STEP, tmp_path / f"run{len(named)}")
+    for swap, first in ((False, "house 0 0"), (True, "maison 0 0")):
+        reading = Reading(files[0], None, "train", TextData(swap_sides=swap))
+        assert next(iter(reading))[1] == first
     (tmp_path / "empty").mkdir()
     assert "without a file that ends in .po" in said("data", "report", tmp_path / "empty")
-
-
-@pytest.mark.parametrize("ending", BOTH_SIDES)
-def test_sides_are_swapped(ending: str, tmp_path: Path) -> None:
-    (tmp_path / f"a.{ending}").write_text(BOTH_SIDES[ending]([("house 0", "maison 0")]))
-    for swap, first in ((False, "house 0"), (True, "maison 0")):
-        reading = Reading(tmp_path / f"a.{ending}", None, "train", TextData(swap_sides=swap))
-        assert next(iter(reading))[1] == first
 
 
 def test_folders_of_valid_and_test_beside_train_are_used(tmp_path: Path) -> None:

@@ -120,13 +120,6 @@ def test_a_table_that_is_wrong_names_its_line(tmp_path: Path) -> None:
     assert len(pictures.album("first").pixels) == 1
 
 
-def test_a_picture_of_the_users_is_brought_to_size(tmp_path: Path) -> None:
-    path = tmp_path / "mine.png"
-    path.write_bytes(png("red", (40, 60)))
-    assert files(write_squares(tmp_path)).open(path).shape == (3, 16, 16)
-    assert idx_pictures(tmp_path).open(path).shape == (1, 8, 8)
-
-
 def test_grey_of_16_bits_is_scaled_to_8() -> None:
     file, grey = io.BytesIO(), np.arange(256, dtype=np.uint16).reshape(16, 16)
     Image.fromarray(grey * 257).save(file, "png")
@@ -193,10 +186,13 @@ def test_a_turned_photograph_is_set_upright(tmp_path: Path) -> None:
     image.paste("white", (0, 0, 8, 1))
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90° to the right to see it
-    image.save(tmp_path / "turned.png", exif=exif)
-    pixels = decode((tmp_path / "turned.png").read_bytes(), "turned", 1, (8, 4))
+    path = tmp_path / "turned.png"
+    image.save(path, exif=exif)
+    pixels = decode(path.read_bytes(), "turned", 1, (8, 4))
     assert pixels[0, :, -1].min() == 255
     assert pixels[0, :, 0].max() == 0
+    assert files(tmp_path).open(path).shape == (3, 16, 16)  # as those of the data are
+    assert idx_pictures(tmp_path).open(path).shape == (1, 8, 8)
 
 
 PICTURE = np.arange(1, 3 * 8 * 8 + 1, dtype=np.uint8).reshape(3, 8, 8)
@@ -316,18 +312,14 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     assert sum(answer.probabilities.values()) == pytest.approx(1)
 
 
-def test_a_label_that_training_did_not_show_is_named(task: ImageClassification, tmp_path) -> None:
+def test_labels_that_do_not_fit_are_named(task: ImageClassification, tmp_path: Path) -> None:
     (tmp_path / "test-labels").write_bytes(idx(np.full(24, 7, np.uint8)))
     with pytest.raises(DataError, match=r"test-images\.gz#0: the label '7'.*has '0', '1'"):
         task.batch("test", [0])
-
-
-def test_several_labels_of_one_picture_are_refused(tmp_path: Path) -> None:
-    folder = write_squares(tmp_path)
-    pictures = ImageFiles.Config(files=str(folder / "pictures"), table=str(folder / "table.tsv"))
-    task: ImageClassification = ImageClassification.Config(pictures=pictures).build(TextData())
+    pictures = files(write_squares(tmp_path)).config
+    captioned: ImageClassification = ImageClassification.Config(pictures=pictures).build(TextData())
     with pytest.raises(DataError, match=r"red\.png has several labels"):
-        task.prepare(tmp_path, seed=0)
+        captioned.prepare(tmp_path, seed=0)
 
 
 def test_patches_are_named_on_the_maps(task: ImageClassification) -> None:

@@ -64,9 +64,7 @@ def test_good_text_has_nothing_odd_and_repeats_are_told_apart() -> None:
         ("empty side", (" \u00a0", "b")),
         ("identical sides", ("Tom", "Tom ")),
         ("U+FFFD: not UTF-8 (convert by iconv), or lost before", ("a", "caf\ufffd")),
-        ("wrong charset, such as Ã© for é", ("a", "cafÃ©")),
         ("wrong charset, such as Ã© for é", ("itâ€™s", "b")),
-        ("wrong charset, such as Ã© for é", ("a", "ÐŸÑ€Ð¸Ð²ÐµÑ‚")),
         ("control or invisible character", ("a\x1b[0m", "b")),
         ("control or invisible character", ("a", "so\xadft")),
         ("not in Unicode form NFC", ("cafe\u0301", "b")),
@@ -180,15 +178,8 @@ def test_a_report_of_files_lists_bad_lines_and_says_all_of_it(tmp_path: Path) ->
     again = json.loads(json.dumps(asdict(result)))
     assert again["splits"]["train"]["pairs"] == 3
     assert again["splits"]["test"]["findings"][0]["examples"] == [[1, "one", "un"]]
-
-
-def test_two_files_are_aligned_and_three_are_refused(tmp_path: Path) -> None:
-    for name in ("a.en", "a.fr"):
-        (tmp_path / name).write_text("x\ny\n", encoding="utf-8")
-    files = [tmp_path / "a.en", tmp_path / "a.fr"]
-    assert report_files(files, TextData()).splits["train"].pairs == 2
     with pytest.raises(ValueError, match="two files; not 3"):
-        report_files([*files, tmp_path / "a.de"], TextData())
+        report_files([put(tmp_path / "a.txt", "one")] * 3, TextData())
 
 
 def test_real_text_is_reported(data_folder: Path) -> None:
@@ -198,16 +189,13 @@ def test_real_text_is_reported(data_folder: Path) -> None:
     splits = report_files(files, TextData(), {"test": test}).splits
     assert (splits["train"].pairs, splits["test"].pairs) == (29_000, 1000)
     assert findings(splits["test"]) == {}
-    expected = {"duplicate of an earlier pair": 5, "source with several targets": 8}
-    assert findings(splits["train"]) == expected | {"unusual ratio of lengths": 1}
-
-
-def test_one_list_sorted_by_length_does_not_seem_shifted(data_folder: Path) -> None:
-    corpus = read_pairs(data_folder / "tatoeba-en-fr/pairs.tsv.gz", None, TextData())
-    first = corpus.take(range(0, 40_000))
-    odd = findings(report({"train": first}, TextData()).splits["train"])
+    odd = {"duplicate of an earlier pair": 5, "source with several targets": 8}
+    assert findings(splits["train"]) == odd | {"unusual ratio of lengths": 1}
+    by_length = read_pairs(data_folder / "tatoeba-en-fr/pairs.tsv.gz", None, TextData())
+    split = report({"train": by_length.take(range(40_000))}, TextData()).splits["train"]
+    odd = findings(split)
     expected = {"identical sides", "source with several targets", "unusual ratio of lengths"}
-    assert set(odd) == expected
+    assert odd.keys() == expected, "one list sorted by length does not seem shifted"
     assert odd["source with several targets"] > 20_000
 
 
@@ -236,14 +224,9 @@ def test_labelled_text_has_counts_and_is_not_shifted(tmp_path: Path) -> None:
     assert "train: labels 3, the most frequent 66.6%; good: 401, bad: 200, new: 1" in result.lines()
     shown = printed(result)
     assert "602 labelled texts" in shown and "66.6%" in shown
-
-
-def test_labels_that_differ_in_blanks_or_case_are_named(tmp_path: Path) -> None:
     labels = ["good", "bad", " good", "Bad", "fine"] * 9
-    rows = "".join(f"a house {n}\t{label}\n" for n, label in enumerate(labels))
-    (tmp_path / "a.tsv").write_text(rows, encoding="utf-8")
-    split = report_files([tmp_path / "a.tsv"], TextData(), kind="labelled").splits["train"]
-    assert [count for name, count in findings(split).items() if "blanks or case" in name] == [36]
+    split = of_train(*[(f"a house {n}", each) for n, each in enumerate(labels)], kind="labelled")
+    assert findings(split)["labels that differ in blanks or case alone"] == 36
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv"])

@@ -59,9 +59,6 @@ def test_a_table_by_hand(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b'\xef\xbb\xbf"Month","x, y"\n"1949-01",112\n\n"1949-02",118\n'))
     table = read_table(SeriesData(path=str(tmp_path / "quoted.csv")))
     assert table.names == ("x, y",) and labels(table.dates) == ["1949-01", "1949-02"]
-
-
-def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     lines = ["a,when,b", "1,2020-01-01,10", "2,2020-01-02,20"]
     table = table_of(tmp_path, *lines, date="when", values=("b",))
     np.testing.assert_array_equal(table.values, [[10], [20]])

@@ -71,72 +71,57 @@ def test_only_line_feeds_end_a_line(data: str, sources: list[str], tmp_path: Pat
     assert read_pairs(tmp_path / "a.tsv", None, TextData()).sources == sources
 
 
-def test_columns_and_keys_can_be_named(tmp_path: Path) -> None:
-    tsv = write(tmp_path / "a.tsv", ["7\tun\tone", "8\tdeux\ttwo"])
-    columns = TextData(columns=(3, 2))
-    assert sides(read_pairs(tsv, None, columns)) == [("one", "un"), ("two", "deux")]
-    jsonl = write(tmp_path / "a.jsonl", ['{"en": "one", "fr": "un", "id": 3}'])
-    assert sides(read_pairs(jsonl, None, TextData(keys=("en", "fr")))) == [("one", "un")]
-    assert TextData.parse(columns.tree()) == columns
-    with pytest.raises(ConfigError, match="columns"):
-        parse_tree(TextData, {"columns": [0, 1]})
-
-
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     text = write(tmp_path / "a.en", ["one"])
     tsv = write(tmp_path / "a.tsv", ["one\tun"])
-    for files, message in (
-        ((text, None), "target"),
-        ((tsv, text), "both sides"),
-        ((tmp_path / "missing.en", text), r"no file .*missing\.en"),
+    held_out = TextData(holdout=0.1)
+    for read, message in (
+        (lambda: read_pairs(text, None, TextData()), "target"),
+        (lambda: read_pairs(tsv, text, TextData()), "both sides"),
+        (lambda: read_pairs(tmp_path / "no.en", text, TextData()), r"no file .*no\.en"),
+        (lambda: read_pairs(tsv, tsv, DICTIONARY), "holds both sides"),
+        (lambda: read_split(tsv, None, "test", TextData()), r"\{split\}.*holdout"),
+        (lambda: read_split(tsv, None, "dev", held_out), "train, valid and test"),
     ):
         with pytest.raises(DataError, match=message):
-            read_pairs(*files, TextData())
+            read()
+    assert len(read_split(tsv, None, "train", TextData())) == 1
 
 
-def bad(path: Path, number: int, reason: str) -> None:
-    """The bad line stops reading with its place and the remedy, or is skipped and listed."""
-    place = rf"{path.name}:{number}: .*{reason}.*on_bad_line"
-    with pytest.raises(DataError, match=place):
+TABS = ["one\tun", "three\ttrois"]
+RECORDS = ['{"source": "one", "target": "un"}', '{"source": "three", "target": "trois"}']
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "reason"),
+    [
+        ("a.tsv", b"two deux", "1 columns between tabs; 2 are needed"),
+        ("a.tsv", b"two\td\teux", "3 columns between tabs; earlier lines have 2"),
+        ("a.tsv", b"tw\xe9\tdeux", "0xe9 at position 3"),
+        ("a.tsv.gz", b"tw\xe9\tdeux", "0xe9 at position 3"),
+        ("a.jsonl", b"{", "not JSON"),
+        ("a.jsonl", b'["two", "deux"]', "not a JSON object"),
+        ("a.jsonl", b'{"source": "two"}', "no key 'target'.*: source"),
+        ("a.jsonl", b'{"source": "two", "target": null}', "target is null"),
+        ("a.jsonl", b'{"source": "two", "target": ["deux"]}', "target is a list"),
+        ("a.jsonl", b'{"source": "a", "target": "b", "target": "c"}', "the key 'target' twice"),
+        ("a.jsonl", b'{"source": "two", "target": "\\ud800"}', "surrogate"),
+        ("a.jsonl", b"[" * 100_000, "not JSON"),
+        ("a.jsonl", b"", "not JSON"),
+    ],
+)
+def test_a_bad_line_stops_reading_or_is_skipped(name, line, reason, tmp_path: Path) -> None:
+    """Its place and the remedy are named; skipped, it is listed."""
+    path = tmp_path / name
+    good = [text.encode() for text in (RECORDS if name == "a.jsonl" else TABS)]
+    content = b"\n".join((good[0], line, good[1]))
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    with pytest.raises(DataError, match=rf"{name}:2: .*{reason}.*on_bad_line"):
         read_pairs(path, None, TextData())
     corpus = read_pairs(path, None, SKIP)
-    assert [(b.file, b.line) for b in corpus.skipped] == [(str(path), number)]
+    assert [(b.file, b.line) for b in corpus.skipped] == [(str(path), 2)]
     assert sides(corpus) == [("one", "un"), ("three", "trois")]
     assert list(corpus.lines) == [1, 3]
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b"two deux", "1 columns between tabs; 2 are needed"),
-        (b"two\td\teux", "3 columns between tabs; earlier lines have 2"),
-        (b"tw\xe9\tdeux", "0xe9 at position 3"),
-    ],
-)
-@pytest.mark.parametrize("packed", [bytes, gzip.compress])
-def test_bad_lines_of_tsv(line: bytes, reason: str, packed: Any, tmp_path: Path) -> None:
-    path = tmp_path / ("a.tsv" if packed is bytes else "a.tsv.gz")
-    path.write_bytes(packed(b"one\tun\n" + line + b"\nthree\ttrois\n"))
-    bad(path, 2, reason)
-
-
-@pytest.mark.parametrize(
-    ("record", "reason"),
-    [
-        ("{", "not JSON"),
-        ('["two", "deux"]', "not a JSON object"),
-        ('{"source": "two"}', "no key 'target'.*: source"),
-        ('{"source": "two", "target": null}', "target is null"),
-        ('{"source": "two", "target": ["deux"]}', "target is a list"),
-        ('{"source": "two", "target": "un", "target": "deux"}', "the key 'target' twice"),
-        ('{"source": "two", "target": "\\ud800"}', "surrogate"),
-        ("[" * 100_000, "not JSON"),
-        ("", "not JSON"),
-    ],
-)
-def test_bad_lines_of_jsonl(record: str, reason: str, tmp_path: Path) -> None:
-    good = [json.dumps({"source": s, "target": t}) for s, t in [("one", "un"), ("three", "trois")]]
-    bad(write(tmp_path / "a.jsonl", [good[0], record, good[1]]), 2, reason)
 
 
 def test_a_bad_line_takes_its_partner_with_it(tmp_path: Path) -> None:
@@ -182,17 +167,6 @@ def test_a_split_finds_its_file_by_pattern_and_names(tmp_path: Path) -> None:
     assert text_files.at(pattern, "valid", {"valid": "val"}) == tmp_path / "val.en.gz"
     with pytest.raises(DataError, match=r"train\.en, val\.en\.gz.*splits"):
         text_files.at(pattern, "valid")
-
-
-def test_one_file_without_splits_is_never_both_train_and_test(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", ["one\tun"])
-    assert len(read_split(path, None, "train", TextData())) == 1
-    for split, data, message in (
-        ("test", TextData(), r"\{split\}.*holdout"),
-        ("dev", TextData(holdout=0.1), "train, valid and test"),
-    ):
-        with pytest.raises(DataError, match=message):
-            read_split(path, None, split, data)
 
 
 def divide(path: Path, config: TextData) -> dict[str, Corpus]:
@@ -261,8 +235,9 @@ def test_a_pronouncing_dictionary_may_leave_out_the_stress(dictionary: Path) -> 
     assert corpus.targets == ["AH0 M", "R EH1 D", "R IY1 D", "AE1 L AH0 N"]
     plain = TextData(format=text_files.CMUdict.Config(stress=False))
     assert read_pairs(dictionary, None, plain).targets == ["AH M", "R EH D", "R IY D", "AE L AH N"]
-    with pytest.raises(DataError, match="holds both sides"):
-        read_pairs(dictionary, dictionary, DICTIONARY)
+    for line in ("word", "", "word   # nothing"):
+        with pytest.raises(DataError, match=r"words.dict:2: needs a word"):
+            read_pairs(write(dictionary, ["a AH0", line]), None, DICTIONARY)
 
 
 def test_all_pronunciations_of_a_word_are_trained_and_any_is_right(tmp_path: Path) -> None:
@@ -277,12 +252,6 @@ def test_all_pronunciations_of_a_word_are_trained_and_any_is_right(tmp_path: Pat
         assert held.references == [(f"A {w}", f"B {w}") for w in held.sources]
         assert not set(held.sources) & set(train.sources)
     assert sum(len(set(corpus.sources)) for corpus in splits.values()) == 200
-
-
-@pytest.mark.parametrize("line", ["word", "", "word   # nothing"])
-def test_a_line_without_phones_is_named(tmp_path: Path, line: str) -> None:
-    with pytest.raises(DataError, match=r"bad.dict:2: needs a word"):
-        read_pairs(write(tmp_path / "bad.dict", ["a AH0", line]), None, DICTIONARY)
 
 
 def test_inflection_and_its_symbols(tmp_path: Path) -> None:
@@ -326,21 +295,24 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("text", "fields"),
+    ("ending", "text", "fields"),
     [
-        ('en,fr\n"a, b",c\nd,e\n', {}),
-        ("en;fr\na, b;c\nd;e\n", {}),
-        ("en\tfr\r\na, b\tc\r\nd\te\r\n", {}),
-        ('en,fr\n"a, b",c\n\nd,e', {}),
-        ("fr;id;en\nc;1;a, b\ne;2;d\n", {"columns": ("en", "fr")}),
-        ("fr;id;en\nc;1;a, b\ne;2;d\n", {"columns": (3, 1)}),
-        ("a, b|c\nd|e\n", {"header": False, "delimiter": "|"}),
-        ('en,fr\n"a,\nb",c\nd,e\n', {}),
+        ("tsv", "7\tc\ta, b\n8\te\td\n", {"columns": (3, 2)}),
+        ("jsonl", '{"s": "a, b", "t": "c", "id": 3}\n{"s": "d", "t": "e"}', {"keys": ("s", "t")}),
+        ("csv", 'en,fr\n"a, b",c\nd,e\n', {}),
+        ("csv", "en;fr\na, b;c\nd;e\n", {}),
+        ("csv", "en\tfr\r\na, b\tc\r\nd\te\r\n", {}),
+        ("csv", 'en,fr\n"a, b",c\n\nd,e', {}),
+        ("csv", "fr;id;en\nc;1;a, b\ne;2;d\n", {"columns": ("en", "fr")}),
+        ("csv", "fr;id;en\nc;1;a, b\ne;2;d\n", {"columns": (3, 1)}),
+        ("csv", "a, b|c\nd|e\n", {"header": False, "delimiter": "|"}),
+        ("csv", 'en,fr\n"a,\nb",c\nd,e\n', {}),
     ],
 )
-def test_a_csv_gives_pairs(tmp_path: Path, text: str, fields: dict[str, Any]) -> None:
-    (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
-    corpus = read_pairs(tmp_path / "pairs.csv", None, TextData(**fields))
+def test_columns_and_keys_give_pairs(tmp_path: Path, ending: str, text: str, fields) -> None:
+    path = tmp_path / f"pairs.{ending}"
+    path.write_text(text, encoding="utf-8", newline="")
+    corpus = read_pairs(path, None, TextData(**fields))
     assert sides(corpus) == [("a, b", "c"), ("d", "e")]
     assert corpus.lines[1] == text.rstrip().replace("\r", "").count("\n") + 1
 
@@ -372,6 +344,15 @@ def test_a_quote_opens_a_cell_of_a_csv_at_its_start_only(tmp_path: Path) -> None
     corpus = read_pairs(path, None, TextData())
     assert sides(corpus) == rows
     assert list(corpus.lines) == list(range(2, 62))
+    corpus = read_pairs(write(path, ["en,fr", '"a"x,"b', "c,d"]), None, SKIP)  # a fault in quotes
+    assert sides(corpus) == [("c", "d")] and [line.line for line in corpus.skipped] == [2]
+
+
+def test_columns_count_from_1_and_are_stored() -> None:
+    columns = TextData(columns=(3, 2))
+    assert TextData.parse(columns.tree()) == columns
+    with pytest.raises(ConfigError, match="columns"):
+        parse_tree(TextData, {"columns": [0, 1]})
 
 
 @pytest.mark.parametrize("bad", [b'"a\nb ""c""\nd",x,y', b'"a\nb \xff\nd",x'])
@@ -384,13 +365,6 @@ def test_every_line_of_a_bad_row_of_a_csv_is_skipped(tmp_path: Path, bad: bytes)
     assert all("the row spans lines 4 to 6" in line.reason for line in corpus.skipped)
     with pytest.raises(DataError, match=r"bad\.csv:4: .*the row spans lines 4 to 6; fix it"):
         read_pairs(path, None, TextData())
-
-
-def test_a_fault_in_quotes_ends_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "bad.csv"
-    path.write_text('en,fr\n"a"x,"b\nc,d\n', encoding="utf-8")
-    corpus = read_pairs(path, None, SKIP)
-    assert sides(corpus) == [("c", "d")] and [line.line for line in corpus.skipped] == [2]
 
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=12)

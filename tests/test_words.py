@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.data.words import UNSPACED, document_terms, marks_apart, split_words, words
+from foveate.data.words import (
+    UNSPACED,
+    document_terms,
+    marks_apart,
+    pieces_of,
+    split_words,
+    words,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +85,8 @@ def test_documents_are_counts_of_their_terms() -> None:
 
 def test_a_text_without_words_has_no_marks() -> None:
     assert marks_apart(["", "  ", "a , b.", "c ."]) == (2, 3)
+
+
+def test_a_piece_belongs_to_the_word_with_which_it_shares_most() -> None:
+    assert pieces_of([(0, 3), (3, 8)], [(0, 2), (2, 3), (3, 8)]) == [[0], [], [1]]
+    assert pieces_of([(0, 1)], []) == []

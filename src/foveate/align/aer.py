@@ -23,39 +23,35 @@ Method = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-
 NEIGHBOURS = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
 
 
-def grow_diag(forward: Links, backward: Links) -> Links:
+def grow_diag(
+    forward: Links, backward: Links, final: Callable[[Iterable[bool]], bool] | None = None
+) -> Links:
     """Add to the intersection links of the union that neighbour a link, until none is added.
 
     Neighbours are one position apart, including diagonally. A link is added if one of its words has
-    no link yet. Links are visited in order.
+    no link yet. Links are visited in order. With ``final``, links of either direction of whose
+    words some are free, any or all, are added last.
     """
     grown, union = forward & backward, forward | backward
     sources, targets = {s for s, _ in grown}, {t for _, t in grown}
+
+    def add(link: Link, some: Callable[[Iterable[bool]], bool]) -> None:
+        if some((link[0] not in sources, link[1] not in targets)):
+            grown.add(link)
+            sources.add(link[0])
+            targets.add(link[1])
+
     before = -1
     while before < len(grown):
         before = len(grown)
         for s, t in sorted(grown):
             for link in ((s + i, t + j) for i, j in NEIGHBOURS):
-                if link in union and (link[0] not in sources or link[1] not in targets):
-                    _add(grown, link, sources, targets)
+                if link in union:
+                    add(link, any)
+    if final is not None:
+        for link in (*sorted(forward), *sorted(backward)):
+            add(link, final)
     return grown
-
-
-def _final(some: Callable[[Iterable[bool]], bool], forward: Links, backward: Links) -> Links:
-    """Grow, then add links of either direction of whose words some are free: any, or all."""
-    grown = grow_diag(forward, backward)
-    sources, targets = {s for s, _ in grown}, {t for _, t in grown}
-    for direction in (forward, backward):
-        for link in sorted(direction):
-            if some((link[0] not in sources, link[1] not in targets)):
-                _add(grown, link, sources, targets)
-    return grown
-
-
-def _add(grown: Links, link: Link, sources: set[int], targets: set[int]) -> None:
-    grown.add(link)
-    sources.add(link[0])
-    targets.add(link[1])
 
 
 # How the links of a pair are made from those of both directions.
@@ -63,8 +59,8 @@ METHODS: dict[str, Callable[[Links, Links], Links]] = {
     "intersection": lambda forward, backward: forward & backward,
     "union": lambda forward, backward: forward | backward,
     "grow-diag": grow_diag,
-    "grow-diag-final": partial(_final, any),
-    "grow-diag-final-and": partial(_final, all),
+    "grow-diag-final": partial(grow_diag, final=any),
+    "grow-diag-final-and": partial(grow_diag, final=all),
 }
 
 

@@ -52,14 +52,10 @@ class GuidedTranslation(Translation):
     """Translation with one head trained towards links between words."""
 
     class Config(Translation.Config, kind="guided_translation"):
-        """``links`` names a Pharaoh file, a line for each line of the training data, or such a file
-        for each of several corpora; else ``aligner`` makes them.
+        """``links`` are Pharaoh files, one for each corpus, with a line for each of its lines.
 
-        ``layer`` and ``head`` say which head is guided, ``weight`` how much; ``rows``, at which
-        step: that which produces a word, or that which has just read it. ``unlinked`` says what a
-        target word without links is trained towards: nothing, or the end of the source, where the
-        head's weight then means that the word has no counterpart. ``words`` says whether links
-        count the words of a text (`split_words`) or what stands between blanks.
+        Where unlinked words are trained towards the end of the source, the head's weight there
+        means that a word has no counterpart.
         """
 
         links: str | tuple[str, ...] | None = None

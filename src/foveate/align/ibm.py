@@ -161,10 +161,7 @@ class WordAligner(Aligner):
     """An aligner that gives each target word one source word or NULL, trained by EM."""
 
     class Config(Aligner.Config):
-        """``concentration`` is α of the Dirichlet prior of t; 0 is maximum likelihood.
-
-        ``cognates`` is added to α for words that begin alike (Al-Onaizan et al., 1999).
-        """
+        """α of the Dirichlet prior of t, higher for cognates (Al-Onaizan et al., 1999)."""
 
         iterations: int = Field(5, ge=0)  # passes of expectation maximisation over the pairs
         concentration: float = Field(0.0, ge=0)
@@ -178,7 +175,7 @@ class WordAligner(Aligner):
     lexicon: Lexicon
 
     def train(self, pairs: Sequence[Pair]) -> list[float]:
-        return EMTraining(self.ready(pairs)).fit(self)
+        return em([self], [EMTraining(self.ready(pairs))])
 
     def align(self, pairs: Sequence[Pair]) -> list[Links]:
         links: list[Links] = [set() for _ in pairs]
@@ -216,27 +213,10 @@ class EMTraining:
         self.groups = self.numbers.groups(pairs)
         if not self.groups:
             raise UserError("no pair has words on both sides: nothing to align in SOURCE")
-        keys = [group.keys(self.numbers.width) for group in self.groups]
-        every, self.flat = np.unique(
-            np.concatenate([own.ravel() for own in keys]), return_inverse=True
-        )
-        self.lexicon = Lexicon(every, self.numbers.width)
+        keys = [group.keys(self.numbers.width).ravel() for group in self.groups]
+        self.lexicon = Lexicon(np.unique(np.concatenate(keys)), self.numbers.width)
         self.alike = self.lexicon.alike(self.numbers)
-        parts = np.split(self.flat, np.cumsum([own.size for own in keys])[:-1])
-        self.places = [part.reshape(own.shape) for part, own in zip(parts, keys, strict=True)]
-
-    def fit(self, model: WordAligner) -> list[float]:
-        """Run EM, after that of its first; return the log-likelihood before each iteration."""
-        if model.first is not None:
-            self.fit(model.first)
-        model.numbers, model.lexicon = self.numbers, self.lexicon
-        return [self.step(model) for _ in range(model.config.iterations)]
-
-    def step(self, model: WordAligner) -> float:
-        """Run one iteration of EM; return log p(f | e) under the parameters before it."""
-        expectations = self.expect(model)
-        self.learn(model, expectations, [e.posterior for e in expectations])
-        return sum(e.log_likelihood for e in expectations)
+        self.places = [self.lexicon.places(group) for group in self.groups]
 
     def expect(self, model: WordAligner) -> list[Expectation]:
         """Run the E step of every group."""
@@ -246,14 +226,36 @@ class EMTraining:
         self, model: WordAligner, expectations: Sequence[Expectation], posteriors: Sequence[Floats]
     ) -> None:
         """Run the M step, with c(f, e) the sums of ``posteriors``."""
-        counts = np.bincount(
-            self.flat,
-            np.concatenate([posterior.ravel() for posterior in posteriors]),
-            minlength=len(self.lexicon.keys),
-        ).astype(np.float64, copy=False)
+        places = np.concatenate([each.ravel() for each in self.places])
+        counted = np.concatenate([each.ravel() for each in posteriors])
+        counts = np.bincount(places, counted, minlength=len(self.lexicon.keys))
         extra = model.config.cognates * self.alike if model.config.cognates else None
-        self.lexicon.learn(counts, model.config.concentration, extra)
+        self.lexicon.learn(counts.astype(np.float64), model.config.concentration, extra)
         model.learn(e.moves for e in expectations)
+
+
+def em(models: Sequence[WordAligner], corpora: Sequence[EMTraining]) -> list[float]:
+    """Run EM, after that of the simpler models; return the log-likelihood before each iteration.
+
+    Two models, of the two directions, count what both agree on.
+    """
+    if first := [model.first for model in models if model.first is not None]:
+        em(first, corpora)
+    for model, corpus in zip(models, corpora, strict=True):
+        model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
+    return [em_step(models, corpora) for _ in range(models[0].config.iterations)]
+
+
+def em_step(models: Sequence[WordAligner], corpora: Sequence[EMTraining]) -> float:
+    """Run one iteration of EM; return log p(f | e) under the parameters before it."""
+    expectations = [c.expect(m) for c, m in zip(corpora, models, strict=True)]
+    posteriors = [[e.posterior for e in own] for own in expectations]
+    if len(models) == 2:
+        there, back = posteriors
+        posteriors = [agreed_groups(there, back), agreed_groups(back, there)]
+    for model, corpus, own, counted in zip(models, corpora, expectations, posteriors, strict=True):
+        corpus.learn(model, own, counted)
+    return sum(e.log_likelihood for own in expectations for e in own)
 
 
 class Model1(WordAligner, kind="ibm1"):
@@ -448,16 +450,8 @@ class AgreementAligner(Both):
     def train(self, pairs: Sequence[Pair]) -> list[float]:
         """Return the sum of both log-likelihoods, which agreement need not raise at every step."""
         ready = self.ready(pairs)
-        models = self.forward, self.backward
         corpora = EMTraining(ready), EMTraining(reverse(ready))
-        first = [m.first for m in models if m.first is not None]
-        likelihoods: list[float] = []
-        for stage in (first, models):
-            for model, corpus in zip(stage, corpora, strict=False):
-                model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
-            steps = stage[0].config.iterations if stage else 0
-            likelihoods = [_step(stage, corpora) for _ in range(steps)]
-        return likelihoods
+        return em((self.forward, self.backward), corpora)
 
     def align(self, pairs: Sequence[Pair]) -> list[Links]:
         ready = self.ready(pairs)
@@ -486,13 +480,7 @@ def agreed(there: Floats, back: Floats) -> Floats:
     return both
 
 
-def _step(models: Sequence[WordAligner], corpora: tuple[EMTraining, EMTraining]) -> float:
-    """Run one iteration in which both directions count what they agree on."""
-    there, back = (c.expect(m) for c, m in zip(corpora, models, strict=True))
-    sides = zip(corpora, models, (there, back), (back, there), strict=True)
-    for corpus, model, own, other in sides:  # the other direction swaps a group's lengths
-        groups = {e.posterior.shape[1:]: e.posterior for e in other}
-        shapes = [(e.posterior.shape[2] - 1, e.posterior.shape[1] + 1) for e in own]
-        both = zip(own, shapes, strict=True)
-        corpus.learn(model, own, [agreed(e.posterior, groups[shape]) for e, shape in both])
-    return sum(e.log_likelihood for e in there + back)
+def agreed_groups(own: Sequence[Floats], others: Sequence[Floats]) -> list[Floats]:
+    """Return `agreed` for each group; the other direction has its two lengths swapped."""
+    of_lengths = {other.shape[1:]: other for other in others}
+    return [agreed(each, of_lengths[each.shape[2] - 1, each.shape[1] + 1]) for each in own]

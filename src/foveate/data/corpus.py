@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -108,10 +108,20 @@ def in_order(
         work = maker(values)
         yield from (work(*span) for span in spans)
         return
-    threads = ThreadPoolExecutor(processes)
-    with worker_processes(maker, values, processes) as work:
+    idle, threads = queue.SimpleQueue[Worker](), ThreadPoolExecutor(processes)
+
+    def work_of(span: Sequence[object]) -> Arrays:
+        worker = idle.get()
         try:
-            yield from threads.map(work, spans)
+            return worker(span)
+        finally:
+            idle.put(worker)
+
+    with ExitStack() as stack:
+        for _ in range(processes):
+            idle.put(stack.enter_context(closing(Worker(maker, values))))
+        try:
+            yield from threads.map(work_of, spans)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -179,30 +189,6 @@ class Worker:
         self._process.communicate()
 
 
-@contextmanager
-def worker_processes(maker: Maker, values: Values, count: int) -> Iterator[Work]:
-    """Yield a function that any thread may call; the next idle one of several workers handles it.
-
-    The workers end with the block.
-    """
-    every, idle = [Worker(maker, values) for _ in range(count)], queue.SimpleQueue[Worker]()
-    for worker in every:
-        idle.put(worker)
-
-    def work(values: Sequence[object]) -> Arrays:
-        worker = idle.get()
-        try:
-            return worker(values)
-        finally:
-            idle.put(worker)
-
-    try:
-        yield work
-    finally:
-        for worker in every:
-            worker.close()
-
-
 def serve() -> None:
     """Run as a worker: the first line of standard input is the work, each other line a span."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the process that started this one
@@ -228,7 +214,7 @@ def serve() -> None:
             os._exit(1)
 
 
-FORMAT = 1  # raised when code changes a stored byte (tests/test_prepared.py)
+FORMAT = 2  # raised when a file is read or stored in another way (tests/test_prepared.py)
 MANIFEST = "manifest.json"
 DAYS = 30  # after which an unused folder is removed
 
@@ -560,11 +546,6 @@ class Text:
             return self.counted
         return sum(map(len, self.lines)) + len(self.lines) - (not self.ended)
 
-    def cut(self, start: int, stop: int) -> "Text":
-        """Return the characters from ``start`` up to ``stop``, which may be inside lines."""
-        pieces = list(_cut(self.lines, start, min(stop, self.characters)))
-        return Text([line for line, _ in pieces], pieces[-1][1] if pieces else True)
-
 
 def read_text(path: Path, config: TextData) -> Text:
     """Read the lines of a file, plain or ``.gz``, in UTF-8.
@@ -600,7 +581,7 @@ def _cut(lines: Iterable[str], start: int, stop: int) -> Iterator[tuple[str, boo
 
 
 def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) -> Text:
-    """Return the text of one of the splits train, valid, test; that of train stays in files.
+    """Return the text of one of the splits train, valid, test, which stays in files.
 
     If the pattern has no ``{split}``, the file is cut by ``shares`` of its characters, in this
     order. Raises `DataError` if the split is empty.
@@ -608,17 +589,17 @@ def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) 
     path, whole = at(pattern, split, config.splits), "{split}" in pattern
     if not whole and split not in SPLITS:
         raise DataError(f"{pattern} has no {{split}}; it is cut into {', '.join(SPLITS)}")
-    if split == "train":
-        text = _prepared(path, None if whole else shares, config)
-    else:
-        text = read_text(path, config)
-        text = text if whole else text.cut(*_limits(shares, split, text.characters))
-    if not text.characters:
+    part = None if whole else (shares, split)
+    chosen = {"part": part, "bad": config.on_bad_line, "packed": path.suffix == ".gz"}
+    key = {"text": digest_of(path), **chosen}
+    folder = stored(key, lambda new: _write_lines(new, path, part, config))
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    if not facts["characters"]:
         raise MissingData(
             f"{pattern} has nothing for {split}:",
             f"task.shares = {list(shares)} are the shares of train, valid and test",
         )
-    return text
+    return Text(MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"])
 
 
 def _limits(shares: Shares, split: str, characters: int) -> tuple[int, int]:
@@ -628,22 +609,14 @@ def _limits(shares: Shares, split: str, characters: int) -> tuple[int, int]:
     return int(limits[number]), int(limits[number + 1])
 
 
-def _prepared(path: Path, shares: Shares | None, config: TextData) -> Text:
-    """Return the training part of a file, read or from the cache; all of it without shares."""
-    chosen = {"shares": shares, "bad": config.on_bad_line, "packed": path.suffix == ".gz"}
-    folder = stored(
-        {"text": digest_of(path), **chosen}, lambda new: _write(new, path, shares, config)
-    )
-    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    return Text(MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"])
-
-
-def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) -> None:
-    characters, ended, size = 0, True, path.stat().st_size / 1e6
-    limits = (0, sys.maxsize)
-    if shares is not None:
-        limits = _limits(shares, "train", sum(len(line) + 1 for line in _lines(path, config)))
-    total = None if path.suffix == ".gz" else size
+def _write_lines(
+    folder: Path, path: Path, part: tuple[Shares, str] | None, config: TextData
+) -> None:
+    """Write the lines of a file, or of the part of a split."""
+    characters, ended, limits = 0, True, (0, sys.maxsize)
+    if part is not None:
+        limits = _limits(*part, sum(len(line) + 1 for line in _lines(path, config)))
+    total = None if path.suffix == ".gz" else path.stat().st_size / 1e6
     with Meter("reading text", total, "MB") as meter, ColumnWriter(folder, LINES) as writer:
         for pieces in portions(_cut(_lines(path, config), *limits), ROWS):
             meter.add((writer.add_texts([line for line, _ in pieces]) + len(pieces)) / 1e6)

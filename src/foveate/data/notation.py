@@ -201,25 +201,21 @@ def forms_of(cells: Sequence[str], name: str) -> list[str | None]:
             named = WHEN.fullmatch(name) and len(digits) == 1
             return [form for size, form in numbers.items() if named and size in digits]
         forms = ["%Y%m%d"]
-    return [form for form in forms if all(is_date(cell, form) for cell in cells)]
+    return [form for form in forms if dates_of(cells, form)]
 
 
-def is_date(cell: str, form: str | None) -> bool:
-    """Return whether a text is a date in a format."""
+def dates_of(cells: Iterable[str], form: str | None) -> list[np.datetime64] | None:
+    """Return cells as dates in a format, or None if one of them cannot be read so."""
     try:
-        parse_date(cell, form)
+        return [parse_date(cell, form) for cell in cells]
     except DataError:
-        return False
-    return True
+        return None
 
 
 def ascends(cells: Iterable[str], form: str | None) -> bool:
     """Return whether cells are dates in a format, each later than the one before."""
-    try:
-        dates = [parse_date(cell, form) for cell in cells]
-    except DataError:
-        return False
-    return all(a < b for a, b in itertools.pairwise(dates))
+    dates = dates_of(cells, form)
+    return dates is not None and all(a < b for a, b in itertools.pairwise(dates))
 
 
 def disorder(cells: Sequence[str], form: str | None) -> str:

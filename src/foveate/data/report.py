@@ -43,7 +43,7 @@ _AFTER = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™�
 _MOJIBAKE = re.compile(f"[ÂÃ][{_AFTER}]|â[{_AFTER}]{{2}}|ï»¿|ðŸ|(?:[ÐÑ][{_AFTER}]){{2}}")
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u200b\u2028-\u202e\u2060\ufeff]")
 
-# Tests of a pair by their names in reports; the index of each is its bit in `Traits.odd`.
+# Tests of a pair by their names in reports.
 SAME = "both sides the same, or both empty"
 KEY = "key in place of a text, such as help_text"
 _KEY = re.compile(r"\w*[^\W_]_[^\W_]\w*")
@@ -53,26 +53,26 @@ _CHARACTERS: dict[str, Callable[[str], object]] = {  # true if either side has i
     "control or invisible character": CONTROL.search,
     "not in Unicode form NFC": lambda text: not unicodedata.is_normalized("NFC", text),
 }
-_PLACES = {name: bit for bit, name in enumerate(("empty side", SAME, KEY, *_CHARACTERS))}
+TESTS = ("empty side", SAME, KEY, *_CHARACTERS)
 
 
 @dataclass(frozen=True)
 class Traits:
     """Measurements of N pairs: ``words`` and ``characters`` (N, 2) of source and target.
 
-    ``keys`` (N, 2) are hashes of the source and of the pair; ``odd`` (N,) has a bit for each test
-    that holds; ``agreement`` (blocks, shifts) is that of each `BLOCK` pairs' sides, one moved.
+    ``keys`` (N, 2) are hashes of the source and of the pair; ``odd`` (N, tests) says which tests
+    hold; ``agreement`` (blocks, shifts) is that of each `BLOCK` pairs' sides, one moved.
     """
 
     words: NDArray[np.int32]
     characters: NDArray[np.int32]
     keys: NDArray[np.uint64]
-    odd: NDArray[np.uint8]
+    odd: NDArray[np.bool_]
     agreement: NDArray[np.float64]
 
     def test(self, name: str) -> NDArray[np.bool_]:
         """Return for which pairs a test holds."""
-        return (self.odd >> _PLACES[name] & 1).astype(bool)
+        return self.odd[:, TESTS.index(name)]
 
 
 def traits_of(corpus: Corpus, name: str = "") -> Traits:
@@ -101,12 +101,11 @@ def _traits_maker(values: Values) -> Work:
 def _traits(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
     """Return the traits of some pairs; all spans but the last consist of whole blocks."""
     pairs = list(zip(sources, targets, strict=True))
-    odd = np.zeros(len(pairs), np.uint8)
-    for row, (source, target) in enumerate(pairs):
+    odd = []
+    for source, target in pairs:
         s, t = source.strip(), target.strip()
-        tests: list[object] = [not s or not t, s == t, _KEY.fullmatch(s)]
-        tests += [f(source) or f(target) for f in _CHARACTERS.values()]
-        odd[row] = sum(1 << bit for bit, holds in enumerate(tests) if holds)
+        either = [bool(f(source) or f(target)) for f in _CHARACTERS.values()]
+        odd.append([not s or not t, s == t, bool(_KEY.fullmatch(s)), *either])
     words = [(count_words(s), count_words(t)) for s, t in pairs]
     characters = [(len(s), len(t)) for s, t in pairs]
     keys = [(_key(s), _key(f"{len(s)} {s}{t}")) for s, t in pairs]
@@ -120,7 +119,7 @@ def _traits(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
         "words": np.array(words, np.int32).reshape(-1, 2),
         "characters": np.array(characters, np.int32).reshape(-1, 2),
         "keys": np.array(keys, np.uint64).reshape(-1, 2),
-        "odd": odd,
+        "odd": np.array(odd, bool).reshape(-1, len(TESTS)),
         "agreement": np.array(agreement, np.float64).reshape(-1, len(SHIFTS)),
     }
 

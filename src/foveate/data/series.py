@@ -20,10 +20,10 @@ from foveate.data.notation import (
     Notation,
     amount_like,
     ascends,
+    dates_of,
     disorder,
     forms_of,
     has_offset,
-    is_date,
     number_of,
     parse_date,
 )
@@ -40,11 +40,7 @@ HOLIDAYS = 7  # consecutive working days that a working-day calendar may omit
 
 
 class SeriesData(Config):
-    """A CSV with a header, how its gaps are filled, and how it is divided in the order of time.
-
-    ``rows`` are those of train, valid and test from the start of the file; ``shares`` of all rows
-    are used where ``rows`` is absent.
-    """
+    """A CSV with a header, how its gaps are filled, and how it is divided in the order of time."""
 
     path: str  # CSV with a header, plain or .gz; relative to FOVEATE_DATA or the cache
     date: str | None = None  # the column of the dates; the first where absent
@@ -140,7 +136,7 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
         raise DataError(f"{file}:1: {error}") from None
     if not places:
         raise DataError(f"{file}:1: the header has no column of values besides the dates")
-    if is_date(header[date], data.date_format):
+    if dates_of([header[date]], data.date_format):
         raise DataError(
             f"{file}:1: the header contains the date {header[date]}: add a row of column names"
         )

@@ -36,8 +36,6 @@ DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
 JSON = (".jsonl", ".ndjson", ".json")
 CSV = ".csv"
-BILINGUAL_FORMAT = 2  # of the pairs of PO, TMX and XLIFF; raised like CSV_FORMAT
-CSV_FORMAT = 4  # of the rows of a CSV; raised when the same file is read differently
 FASTTEXT = "__label__"  # before each label in files of fastText
 HEAD = 512  # bytes at the start of a file that reveal a format other than text
 SHEET = "export its sheet as .csv"
@@ -917,16 +915,12 @@ class Reading:
         chosen = {name: self.config.tree().get(name) for name in _READS}
         named = self.config.on_bad_line == "skip"  # skipped lines contain the names
         names = [str(file) if named else "".join(file.suffixes) for file in self.files]
-        if any(ending_of(file) in (CSV, *JSON) for file in self.files):
-            chosen |= {"csv": CSV_FORMAT}
-        if any(ending_of(file) in BILINGUAL for file in self.files):
-            chosen |= {"languages": self.config.languages, "bilingual": BILINGUAL_FORMAT}
         return {"split": self.split, "divided": self.limits or False, "names": names, **chosen}
 
 
 _READS = (  # the config fields that determine what is read
-    *("format", "on_bad_line", "keys", "columns", "header", "delimiter", "swap_sides"),
-    *("holdout", "holdout_seed", "drop_duplicates", "drop_identical"),
+    *("format", "on_bad_line", "keys", "columns", "header", "delimiter", "languages"),
+    *("swap_sides", "holdout", "holdout_seed", "drop_duplicates", "drop_identical"),
 )
 
 

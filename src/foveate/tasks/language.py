@@ -142,7 +142,9 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
 
     def digest(self, split: str) -> str:
         folder = self.text(split).folder
-        return super().digest(split) if folder is None else content_of(folder)
+        if folder is None or split != "train":
+            return super().digest(split)
+        return content_of(folder)
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         config, tokens = self.config, len(self.stream_of(split))

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from foveate.align.ibm import EMTraining, Model1
+from foveate.align.ibm import EMTraining, Model1, em_step
 from foveate.config import PACKAGED, Config, ConfigError
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
@@ -191,7 +191,7 @@ def em(
             table[np.divmod(lexicon.keys, numbers.width)] = lexicon.probability[:-1]
             title, names = f"iteration {iteration}", ["NULL", *numbers.source]
             drawn.append(sheet(title, table, names, [*numbers.target], scale=SHARES, written=True))
-        corpus.step(model)
+        em_step([model], [corpus])
     if hard:
         return linked(drawn[-1], pairs, iterations)
     return SheetGrid(

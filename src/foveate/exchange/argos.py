@@ -129,16 +129,16 @@ class Argos(Export):
 
         Argos replaces each _ by a space.
         """
-        search = Beam.Config(
-            beam_size=BEAM,
-            length_penalty=EXPONENT,  # log p / |y|^0.2, as CTranslate2 ranks
-            length_offset=0,
-            max_ratio=0,
-            max_extra=LONGEST,
-            rules=(MinLength.Config(length=1),),
-        )
-        request = SearchRequest(search.build())
-        answers = answer(translator(self.run), self.run.engine, lines, request)
+        fields: dict[str, Any] = {
+            "beam_size": BEAM,
+            "length_penalty": EXPONENT,  # log p / |y|^0.2, as CTranslate2 ranks
+            "length_offset": 0,
+            "max_ratio": 0,
+            "max_extra": LONGEST,
+            "rules": (MinLength.Config(length=1),),
+        }
+        task, request = translator(self.run), SearchRequest(Beam.Config(**fields).build())
+        answers = answer(task, self.run.engine, lines, request)
         return [str(answer).replace("_", " ") for answer in answers]
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from foveate.config import ConfigError, read
 from foveate.errors import NoOutputError
 from foveate.files import write_text
-from foveate.measure.training import LEAST, WARM, Say, Workload, rates
+from foveate.measure.training import LEAST, WARM, Workload, rates
 from foveate.measure.training import train as measured_steps
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.run.training import train
@@ -29,6 +29,7 @@ VALIDATIONS = 6  # validations in each run, including one at the last step
 FEWEST = 10  # steps in a run
 PILOT = 1 / 20  # the share of the minutes spent on measuring the time of a step
 T = TypeVar("T")
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

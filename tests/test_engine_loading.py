@@ -20,6 +20,7 @@ from foveate.engine.compiled import (
     LibraryError,
     Settings,
     instruction_sets,
+    library,
 )
 from foveate.nn.spec import Labels, Tokens
 from foveate.system import c_compiler
@@ -49,7 +50,7 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Iterator[Force]:
         monkeypatch.setenv("FOVEATE_ISA", name)
         engine.loaded.cache_clear()
         assert engine.loaded().instruction_set == name
-        assert engine.loaded().functions.instruction_set() == name.encode()
+        assert library().instruction_set() == name.encode()
 
     yield run
     engine.loaded.cache_clear()
@@ -85,7 +86,7 @@ def test_a_set_that_cannot_run_is_refused_with_the_remedy(name, monkeypatch) -> 
     engine.loaded.cache_clear()
     fault = "no such instruction set" if name == "avx3" else "this processor lacks it"
     with pytest.raises(LibraryError, match=f"FOVEATE_ISA={name}: {fault}; name one of {OWN[0]}"):
-        engine.loaded()
+        library()
     report = examine(seconds=0.01)
     assert report.facts["processor"]["engine"] == "none"
     assert any(fault in sentence for sentence in report.advice)

@@ -41,6 +41,11 @@ class Library(NamedTuple):
     why: str
 
 
+def library() -> ctypes.CDLL:
+    """Return the functions of the engine. Raises `LibraryError` like `loaded`."""
+    return loaded().functions
+
+
 @functools.cache
 def loaded() -> Library:
     """Return the engine for this processor's best instruction set, or for FOVEATE_ISA.
@@ -248,8 +253,7 @@ class CompiledModel:
         tensors: Mapping[str, Floats | tuple[NDArray[np.int8], Floats]],
         maps: frozenset[str] = frozenset(),
     ) -> None:
-        self.library = loaded().functions
-        arrays, structs = list[tuple[NDArray[np.generic], ...]](), []
+        self._library, arrays, structs = library(), list[tuple[NDArray[np.generic], ...]](), []
         for name, tensor in tensors.items():
             if isinstance(tensor, tuple) or name in maps:
                 whole, scale = tensor if isinstance(tensor, tuple) else quantized(tensor)
@@ -263,7 +267,7 @@ class CompiledModel:
         program = np.array(numbers, dtype=np.float64)
         read = (_Tensor * len(structs))(*structs)
         self.bytes = sum(part.nbytes for array in arrays for part in array)
-        self.address = self.library.read_model(
+        self.address = self._library.read_model(
             program.ctypes.data, len(program), ctypes.addressof(read), len(structs)
         )
         named = zip(read, arrays, strict=True)
@@ -271,12 +275,12 @@ class CompiledModel:
         if not self.address:
             raise EngineFailure("the engine cannot read this model: its program does not fit")
         sizes = np.empty(len(ModelSizes._fields), dtype=np.int32)
-        self.library.model_sizes(self.address, sizes.ctypes.data)
+        self._library.model_sizes(self.address, sizes.ctypes.data)
         self.sizes = ModelSizes(*sizes.tolist())
 
     def __del__(self) -> None:
         if getattr(self, "address", None):
-            self.library.free_model(self.address)
+            self._library.free_model(self.address)
 
 
 class CompiledSearch:
@@ -289,7 +293,7 @@ class CompiledSearch:
     def __init__(
         self, model: CompiledModel, settings: Settings, forbids: Forbids | None = None
     ) -> None:
-        self.model, self._library = model, model.library  # the model lives as long as the search
+        self.model, self._library = model, library()  # the model lives as long as the search
         self._forbids = forbids
         self._never = np.array(settings.never, dtype=np.int32)
         flags = None if settings.pieces is None else np.array(settings.pieces).T @ (1, 2)

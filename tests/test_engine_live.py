@@ -24,6 +24,7 @@ from foveate.nn.native.kernels import library, without_kernels
 from foveate.nn.positions import Position
 from foveate.run import Run, compiled
 from laws.conftest import build
+from test_packed import same_answers
 from tolerances import MODEL, close, differ
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: modules compute")
@@ -153,10 +154,7 @@ def test_outputs_are_those_of_the_modules(runs: dict[str, Run], name: str, threa
                     {"beam_size": 3, "required": [[[word]]] * len(lines)}):  # fmt: skip
             ours = run.translate(lines, **how)
             with without_kernels():
-                theirs = run.translate(lines, **how)
-            assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
-            for own, other in zip(ours, theirs, strict=True):
-                assert own.scores == pytest.approx(other.scores, abs=1e-4)
+                same_answers(ours, run.translate(lines, **how))
     finally:
         torch.set_num_threads(1)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from enum import IntEnum
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import fuzz_engine
 import numpy as np
@@ -120,6 +123,15 @@ def test_biases_of_positions_for_fewer_heads() -> None:
     refuse(with_number(own, begin - 1, 2), own, own.tensors | {slopes: own.tensors[slopes][:2]})
 
 
+def with_ones(own: Marked, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors; those of the first layer's attention that end with a name have ones instead."""
+    tensors = dict(own.tensors)
+    for name, end in product(tensors, sizes):
+        if ".0.self_attention." in name and name.endswith(end):
+            tensors[name] = np.ones(sizes[end], dtype=np.float32)
+    return tensors
+
+
 def test_angles_for_heads_of_other_sizes() -> None:
     """The table of angles is that of the first layer."""
     own = language(transformer(position="rope"))
@@ -127,13 +139,8 @@ def test_angles_for_heads_of_other_sizes() -> None:
     refuse(with_number(own, at, 2, 2, 16, 16, 16), own)
     own = language(transformer(position="rope", attention=attention(score=ADDITIVE)))
     at, _ = parts(own, "attention")[0]
-    tensors = dict(own.tensors)
     sizes = {"key.weight": (24, 32), "key.bias": 24, "score.of_key": (4, 8, 6)}
-    for name in tensors:
-        for end, size in sizes.items():
-            if ".0.self_attention." in name and name.endswith(end):
-                tensors[name] = np.ones(size, dtype=np.float32)
-    refuse(with_number(own, at, 4, 4, 8, 6), own, tensors)
+    refuse(with_number(own, at, 4, 4, 8, 6), own, with_ones(own, sizes))
 
 
 @pytest.mark.parametrize(("heads", "sizes"), [
@@ -144,12 +151,7 @@ def test_angles_for_heads_of_other_sizes() -> None:
 def test_heads_that_do_not_fit_each_other(heads, sizes) -> None:
     own = language(transformer())
     at, _ = parts(own, "attention")[0]
-    tensors = {
-        name: next((np.ones(size, dtype=np.float32) for end, size in sizes.items()
-                    if ".0.self_attention." in name and name.endswith(end)), tensor)
-        for name, tensor in own.tensors.items()
-    }  # fmt: skip
-    refuse(with_number(own, at, *heads), own, tensors)
+    refuse(with_number(own, at, *heads), own, with_ones(own, sizes))
 
 
 def test_tensors_without_numbers_and_missing_ones() -> None:

@@ -223,6 +223,28 @@ class Published:
             assert [reads.published[i] for i in ids] == others[:-1], line
         return addressed, encoded
 
+    def check_outputs(self, lines: list[str]) -> None:
+        """Assert that logits, ids and texts of lines, by greedy search and a beam, are theirs."""
+        own, run = self.family, self.run
+        reads, written = run.task.source_tokenizer, run.task.target_tokenizer.published
+        order = torch.tensor(written)
+        real = [n for n in range(len(order)) if n not in (1, 2)]
+        for line in lines:
+            ids = self.tokenizer(own.before + line, return_tensors="pt")["input_ids"]
+            source = torch.tensor([[*reads.encode_ids(reads.addressed([line], own.to))[0], 3]])
+            target = torch.tensor([[2, 7, 9]])
+            with torch.no_grad():
+                ours = run.model(source, target)[..., real]
+                other = self.model(input_ids=ids, decoder_input_ids=order[target]).logits
+            np.testing.assert_allclose(ours, other[..., order[real]], rtol=1e-4, atol=1e-4)
+        for width in (1, 4):
+            answers = run.translate(lines, beam_size=width, to=own.to)
+            for line, answer in zip(lines, answers, strict=True):
+                made = self.generated(line, num_beams=width)[0].tolist()
+                ours = [written[i] for i in answer.outputs[0].ids]
+                assert ours == made[1 : 1 + len(ours)]
+                assert answer.hypotheses[0] == self.text(made).lstrip()  # it may be blank
+
 
 FAMILIES = {
     "nllb": Family(nllb, "fra_Latn", "fra_Latn"),
@@ -282,26 +304,7 @@ def test_ids_are_those_of_transformers(published: Published) -> None:
 
 
 def test_logits_and_outputs_are_those_of_transformers(published: Published) -> None:
-    own, run = published.family, published.run
-    reads = run.task.source_tokenizer
-    order = torch.tensor(reads.published)
-    real = [n for n in range(4, len(order))] + [0, 3]
-    lines = [*TEXT, "a cat in the street reads .", "le chien lit"]
-    for line in lines:
-        ids = published.tokenizer(own.before + line, return_tensors="pt")["input_ids"]
-        source = torch.tensor([[*reads.encode_ids(reads.addressed([line], own.to))[0], 3]])
-        target = torch.tensor([[2, 7, 9]])
-        with torch.no_grad():
-            logits = run.model(source, target)
-            other = published.model(input_ids=ids, decoder_input_ids=order[target]).logits
-        np.testing.assert_allclose(logits[..., real], other[..., order[real]], rtol=1e-4, atol=1e-4)
-    for width in (1, 4):
-        answers = run.translate(lines, beam_size=width, to=own.to)
-        for line, answer in zip(lines, answers, strict=True):
-            made = published.generated(line, num_beams=width)[0].tolist()
-            ours = [reads.published[i] for i in answer.outputs[0].ids]
-            assert ours == made[1 : 1 + len(ours)]
-            assert answer.hypotheses[0] == published.text(made).lstrip()  # it may be blank
+    published.check_outputs([*TEXT, "a cat in the street reads .", "le chien lit"])
 
 
 @pytest.mark.parametrize(

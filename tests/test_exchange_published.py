@@ -23,6 +23,7 @@ from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run
 from foveate.train.checkpoint import origin_of
 from piece_models import TEXT, hostile, published, trained, wrapped
+from test_exchange_hub import Family, Published
 
 spm = pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
@@ -96,28 +97,11 @@ def folder(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("tied", [None, True, False])
 def test_a_folder_gives_the_ids_logits_and_outputs_of_transformers(tied, tmp_path: Path) -> None:
     """With one vocabulary, or one for each side, whose outputs have a table of their own or not."""
-    folder = published(tmp_path, tied)
-    run = foveate.load(folder)
-    assert run.model.config.tie == {None: "all", True: "target", False: "none"}[tied]
-    theirs = transformers.MarianMTModel.from_pretrained(folder).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    own = run.task.source_tokenizer
-    order = torch.tensor(run.task.target_tokenizer.published)
+    opened = Published(Family(None), published(tmp_path, tied))
+    assert opened.run.config.model.tie == {None: "all", True: "target", False: "none"}[tied]
     lines = [*TEXT, "a cat in the street reads .", "le chien lit"]
-    for line in lines:
-        ids = tokenizer(line)["input_ids"]
-        assert [own.published[i] for i in own.encode(line).ids] == ids[:-1]
-        source, target = torch.tensor([[*own.encode(line).ids, 3]]), torch.tensor([[2, 7, 9]])
-        with torch.no_grad():
-            logits = run.model(source, target)
-            other = theirs(input_ids=torch.tensor([ids]), decoder_input_ids=order[target]).logits
-        real = [n for n in range(len(order)) if n not in (1, 2)]
-        np.testing.assert_allclose(logits[..., real], other[..., order[real]], atol=1e-4)
-    for width in (1, 4):
-        for line, answer in zip(lines, run.translate(lines, beam_size=width), strict=True):
-            made = theirs.generate(**tokenizer([line], return_tensors="pt"), num_beams=width)
-            text = tokenizer.decode(made[0], skip_special_tokens=True)
-            assert answer.hypotheses[0].strip() == text
+    opened.check_ids(lines)
+    opened.check_outputs(lines)
 
 
 def check_engine(run: Run, lines: list[str]) -> None:

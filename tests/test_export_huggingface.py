@@ -44,19 +44,14 @@ def test_text_in_and_the_same_text_out(tokenizer: str, folder: Path, tmp_path: P
     assert theirs.decode(ids, skip_special_tokens=True) == answer
 
 
-def new(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
-
-
 LEARNED = {"kind": "learned", "max_length": 40}
 GPT2 = SIZES | {"stem": {"kind": "tokens", "scale": "none"}, "feed_forward": "gelu_tanh"}
 GPT2 |= {"position": LEARNED}
 
 
 @pytest.mark.parametrize("name", ["vit", "language"])
-def test_other_models_score_the_same(name: str, folder: Path, tmp_path: Path) -> None:
-    run = made(new(folder / name), [name], 2)[name]
+def test_other_models_score_the_same(name: str, tmp_path: Path) -> None:
+    run = made(tmp_path, [name], 2)[name]
     if name == "language":
         with pytest.raises(ExchangeError, match="no decoder of the kind recurrent like ours"):
             export(run, tmp_path / "out", "huggingface", NONE)
@@ -74,7 +69,7 @@ def test_other_models_score_the_same(name: str, folder: Path, tmp_path: Path) ->
 
 
 def test_what_has_no_place_is_refused(folder: Path, tmp_path: Path) -> None:
-    runs = made(new(folder / "others"), ["rnn", "forecaster"], 2)
+    runs = made(folder, ["rnn", "forecaster"], 2)
     for name, reason in (
         ("rnn", "no encoder of the kind recurrent like ours"),
         ("forecaster", r"transformers has no Patch\w* like ours; .* as safetensors"),

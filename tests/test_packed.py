@@ -150,17 +150,11 @@ def test_texts_longer_than_a_model_reads_at_once(tmp_path: Path) -> None:
     assert texts and all(answer.text.startswith(text.rstrip("\ufffd")) for text in texts)
 
 
-def test_labels_and_continuations_are_those_of_the_run(runs, tmp_path) -> None:
+def test_labels_are_those_of_the_run(runs, tmp_path) -> None:
     run = runs["classifier"]
     for own, other in zip(packed(run, tmp_path).classify(LINES), run.classify(LINES), strict=True):
         assert (own.label, own.cut) == (other.label, other.cut)
         assert own.probabilities == pytest.approx(other.probabilities, abs=1e-5)
-    run, prompts = runs["language"], ["", "a b", "x\ny"]
-    model = packed(run, tmp_path)
-    drawn = {"seed": 3, "temperature": 0.8, "top_k": 5, "num": 2}
-    for how in ({"beam_size": 1}, {"beam_size": 3, "whole_lines": True}, drawn):
-        own, other = (r.generate(prompts, max_length=20, **how) for r in (model, run))
-        assert [c.text for c in own] == [c.text for c in other]
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
@@ -212,24 +206,19 @@ def test_ctrl_c_ends_a_long_search(runs: dict[str, Run], tmp_path: Path) -> None
         assert process.wait(30) and "KeyboardInterrupt" in process.communicate()[1]
 
 
-def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:
-    """In a process where PyTorch, matplotlib and the rest cannot be imported, nor other verbs."""
-    others = ("filelock", "tomlkit", "rich", "huggingface_hub", "foveate.cli.train")
-    file = pack(runs["transformer"], tmp_path / "m.safetensors")
-    done = without_torch(tmp_path, "translate", file, text="a b c\n\n", lacking=others)
-    assert not done.returncode, done.stderr
-    expected = runs["transformer"].translate(["a b c", ""])
-    assert done.stdout.splitlines() == [str(answer) for answer in expected]
-
-
 def test_runs_that_ship_and_folders_need_no_pytorch(tmp_path: Path) -> None:
-    """A run with its packed file, and a folder of documents by a run or a packed file."""
+    """A run with its packed file, and a folder of documents by a run or a packed file; lines need
+    neither matplotlib and the like nor other verbs.
+    """
+    others = ("filelock", "tomlkit", "rich", "huggingface_hub", "foveate.cli.train")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("A dog runs.\n", "utf-8")
     right = str(foveate.load(PACKAGED / "en-fr").translate(["A dog runs."])[0])
     for n, model in enumerate(("packaged/en-fr", PACKAGED / "en-fr" / NAME)):
         for folders in ((), ("--in", tmp_path / "in", "--out", tmp_path / f"out{n}")):
-            done = without_torch(tmp_path, "translate", model, *folders, text="A dog runs.\n")
+            words = ("translate", model, *folders)
+            lacking = () if folders else others
+            done = without_torch(tmp_path, *words, text="A dog runs.\n", lacking=lacking)
             assert not done.returncode, done.stderr
             assert folders or done.stdout == f"{right}\n"
         assert (tmp_path / f"out{n}" / "a.txt").read_text("utf-8") == f"{right}\n"

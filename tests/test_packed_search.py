@@ -49,7 +49,7 @@ def outcome(model: Any, name: str, asked: Asked) -> tuple[list[list[str]], list[
     """Texts and scores; of an error no text and the number −1."""
     try:
         if name == "language":
-            texts = model.generate(["the", ""], **asked)
+            texts = model.generate(["a\nthe", ""], **asked)
             return [[each.text] for each in texts], [each.log_probability for each in texts]
         answers = model.translate(LINES, **asked)
     except UserError:

@@ -404,15 +404,11 @@ def masked(**fields: Any) -> MaskedLanguageModel:
 
 
 @torch.no_grad()
-def test_our_picture_preset_becomes_theirs(tmp_path: Path) -> None:
-    model: Classifier = PRESETS["vit-tiny"]().build(Pixels(1, 28, 28), Labels(NAMES)).eval()
-    to_huggingface(model, tmp_path)
+def test_presets_with_a_head_become_theirs(tmp_path: Path) -> None:
+    pictures: Classifier = PRESETS["vit-tiny"]().build(Pixels(1, 28, 28), Labels(NAMES)).eval()
+    to_huggingface(pictures, tmp_path)
     other, seen = read_back(tmp_path), torch.randn(2, 1, 28, 28)
-    close(model(seen), other(seen).logits, terms=MODEL, scale=1)
-
-
-@torch.no_grad()
-def test_a_preset_with_a_head_becomes_theirs(tmp_path: Path) -> None:
+    close(pictures(seen), other(seen).logits, terms=MODEL, scale=1)
     model = masked()
     for architecture, name in ((None, "Bert"), ("roberta", "Roberta")):  # both have a place for it
         to_huggingface(model, tmp_path, architecture)
@@ -527,20 +523,14 @@ def test_a_wrong_folder_is_named(tmp_path: Path) -> None:
             from_huggingface(tmp_path)
 
 
-def test_shards_and_old_names_are_read(tmp_path: Path) -> None:
+def test_old_names_are_read(tmp_path: Path) -> None:
+    """Shards are those of tests/test_exchange_decoders.py."""
     other = saved("bert", tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
-    (tmp_path / "model.safetensors").unlink()
     old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-    shards: dict[str, dict[str, Tensor]] = {"a.safetensors": {}, "b.safetensors": {}}
-    for number, (name, tensor) in enumerate(weights.items()):
-        for new, before in old.items():
-            name = name.replace(new, before)
-        shards[sorted(shards)[number % 2]][name] = tensor
-    for file, tensors in shards.items():
-        save_file(tensors, tmp_path / file)
-    index = {"weight_map": {name: file for file, part in shards.items() for name in part}}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    for new, before in old.items():
+        weights = {name.replace(new, before): tensor for name, tensor in weights.items()}
+    save_file(weights, tmp_path / "model.safetensors")
     ours = outputs_of_ours(read("bert", tmp_path))
     close(ours, outputs_of_theirs(other), terms=MODEL, scale=1)
 

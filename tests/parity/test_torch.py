@@ -64,7 +64,9 @@ each_cell = pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CE
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("layers", [1, 3])
 @each_cell
-def test_recurrent_stacks(config, module, layers, directions) -> None:
+def test_recurrent_stacks_of_whole_and_of_padded_sequences(
+    config, module, layers, directions
+) -> None:
     ours, theirs = pair(config, module, layers, directions)
     x = torch.randn(3, 7, INPUT, requires_grad=True)
     outputs, final = ours(x)
@@ -76,13 +78,6 @@ def test_recurrent_stacks(config, module, layers, directions) -> None:
             close(hidden, torch.cat(list(both), dim=-1))
     (gradient,) = torch.autograd.grad(outputs.square().sum(), x)
     close(gradient, torch.autograd.grad(expected.square().sum(), x)[0])
-
-
-@pytest.mark.parametrize("directions", [1, 2])
-@each_cell
-def test_padded_sequences(config: Cell.Config, module: type[nn.RNNBase], directions: int) -> None:
-    ours, theirs = pair(config, module, 2, directions)
-    x = torch.randn(3, 7, INPUT)
     outputs, final = ours(x, KEYS)
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first=True)
     expected, last = theirs(packed)

@@ -657,11 +657,8 @@ class PackedModel(Translator):
         names = ("source", "target") if pairs else ("text",)
         self.tokenizers = [self._tokenizer(name) for name in names]
         self._tensors, weights = tensors.keys(), arranged(path, tensors)
-        stored = {
-            array[0].dtype.name if isinstance(array, tuple) else "fp32"
-            for array in weights.values()
-        }
-        self.precision = "int8" if int8 or "int8" in stored else "fp32"
+        is_int8 = int8 or any(isinstance(array, tuple) for array in weights.values())
+        self.precision = "int8" if is_int8 else "fp32"
         self._engine = PackedEngine(
             CompiledModel(header.program, weights, frozenset(header.maps if int8 else ())),
             header.task,

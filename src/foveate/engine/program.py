@@ -37,7 +37,7 @@ from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, ResidualBlock, RMSNorm
 from foveate.nn.native.kernels import as_written
 from foveate.nn.normalizers import Entmax15, Hardmax, Sampled, Sparsemax
-from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
+from foveate.nn.recurrent import ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
 from foveate.nn.ssm import SSRU, SelectiveStateSpace
 
 # A number as it is; or an attribute, with the name of its tensors if it is another: a number, a
@@ -46,6 +46,8 @@ Layout = tuple[float | str | tuple[str, str], ...]
 BUCKETS: Layout = ("config.num_buckets", "config.max_distance", ("table.weight", "table"))
 PLAIN: Layout = ("inner.out_features", "inner", False, "outer")
 GATED: Layout = ("inner.out_features", "inner", True, "gate", "outer")
+INPUTS: Layout = ("hidden_size", "*weight_ih", "bias_ih")
+STATES: Layout = ("*weight_hh", "bias_hh")
 LAYOUTS: dict[type, Layout] = {
     EncoderDecoder: (True, True, "encoder", "decoder", "output"),  # reads a source, and writes
     LanguageModel: (False, True, "decoder", "output"),
@@ -88,9 +90,10 @@ LAYOUTS: dict[type, Layout] = {
     nn.Linear: ("*weight", "bias"),
     Linear: ("*weight", "bias"),
     SSRU: (("forget", ""), ("value", "")),
+    GRUCell: (CellKind.GRU, *INPUTS, *STATES),
+    LSTMCell: (CellKind.LSTM, *INPUTS, *STATES),
     recurrent.SummaryBridge: (("summary", ""), ("first", "")),
 }
-CELLS = {GRUCell: CellKind.GRU, ChoGRUCell: CellKind.CHO_GRU, LSTMCell: CellKind.LSTM}
 BRIDGES = {
     type(None): BridgeKind.NO_BRIDGE, nn.Linear: BridgeKind.FIRST_STATES,
     recurrent.StatesBridge: BridgeKind.HAND_OVER, recurrent.SummaryBridge: BridgeKind.SUMMARY,
@@ -284,18 +287,15 @@ def _state_space(space: SelectiveStateSpace, program: Program, name: str) -> Non
     program.fields(space, name, "skip", "output")
 
 
-@write.register(ElmanCell)
-@write.register(GRUCell)
-@write.register(ChoGRUCell)
-@write.register(LSTMCell)
-def _cell(cell: Cell, program: Program, name: str) -> None:
-    if isinstance(cell, ElmanCell):
-        program.put(CellKind[f"ELMAN_{cell.config.activation.upper()}"])
-    else:
-        program.put(CELLS[type(cell)])
-    program.fields(cell, name, "hidden_size", "*weight_ih", "bias_ih")
-    if type(cell) is not ChoGRUCell:
-        return program.fields(cell, name, "*weight_hh", "bias_hh")
+@write.register
+def _elman_cell(cell: ElmanCell, program: Program, name: str) -> None:
+    kind = CellKind[f"ELMAN_{cell.config.activation.upper()}"]
+    program.fields(cell, name, kind, *INPUTS, *STATES)
+
+
+@write.register
+def _cho_gru_cell(cell: ChoGRUCell, program: Program, name: str) -> None:
+    program.fields(cell, name, CellKind.CHO_GRU, *INPUTS)
     gates = 2 * cell.hidden_size
     for part, rows in (("gates", slice(gates)), ("candidate", slice(gates, None))):
         program.tensor(cell.weight_hh[rows].clone(), f"{name}.{part}", is_map=True)

@@ -1,4 +1,9 @@
-"""Common parts of all exports: targets, packages, and comparing their answers with the run's."""
+"""Common parts of all exports: targets, packages, and comparing their answers with the run's.
+
+    export(run, Path("fr.ct2"), "ctranslate2", sample)
+
+Every export of a run is either refused with a reason, or written, run there and compared.
+"""
 
 from __future__ import annotations
 
@@ -186,10 +191,6 @@ def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | Non
         )
     return [own, other]
 
-
-# Every export of a run is either refused with a reason, or written, run there and compared.
-#
-#     export(run, Path("fr.ct2"), "ctranslate2", sample)
 
 POINTER = "foveate.json"  # in every export: the run it was made from, and how it was checked
 ROOM = 2**20  # free bytes on a disk that is not full

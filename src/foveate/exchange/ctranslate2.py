@@ -1,4 +1,4 @@
-"""Export to CTranslate2."""
+"""Export a translator of Transformer layers to CTranslate2."""
 
 import math
 from collections.abc import Sequence
@@ -79,8 +79,6 @@ def first_misfit(model: nn.Module) -> str | None:
         return "encoder.norm = decoder.norm = False"
     return None
 
-
-# A translator of Transformer layers as a CTranslate2 model.
 
 ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of their activations
     "relu": "RELU",

@@ -272,11 +272,6 @@ def fitting(config: Config, architecture: str | None = None) -> tuple[Family, Se
     raise ExchangeError(f"no architecture fits {type(config).__qualname__}; {nearest}")
 
 
-# Export a run as a folder that `from_pretrained` of `transformers` loads, with its tokenizer.
-#
-#     tokenizer = AutoTokenizer.from_pretrained(out)
-#     AutoModelForSeq2SeqLM.from_pretrained(out).generate(**tokenizer(text, return_tensors="pt"))
-
 CLASSES = {  # our models and the class that loads their equivalents
     EncoderDecoder: "AutoModelForSeq2SeqLM",
     LanguageModel: "AutoModelForCausalLM",
@@ -288,7 +283,13 @@ CLOSE = 1e-3  # how far apart their scores may be
 
 
 class HuggingFace(Export):
-    """A folder of config.json, model.safetensors, tokenizer.json and their companions."""
+    """A folder of config.json, model.safetensors, tokenizer.json and their companions.
+
+    Its own library loads it, as here a translator:
+
+        tokenizer = AutoTokenizer.from_pretrained(out)
+        AutoModelForSeq2SeqLM.from_pretrained(out).generate(**tokenizer(text, return_tensors="pt"))
+    """
 
     to = "huggingface"
     packages = ("transformers",)

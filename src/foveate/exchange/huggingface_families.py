@@ -1,4 +1,8 @@
-"""The families of Hugging Face models: encoders, encoder–decoders, vision, and all of them."""
+"""The families of Hugging Face models: encoders, encoder–decoders, vision, and all of them.
+
+Of encoders there are the plain one, and those with the head that predicts masked words (BERT and
+RoBERTa) or labels (the Vision Transformer); other heads are left out.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -32,10 +36,6 @@ from foveate.nn.embedding import PatchStem, SegmentStem, TokenStem
 from foveate.nn.linear import GELU, LayerNorm, ReLU, RMSNorm
 from foveate.nn.more_positions import LaterHalves, T5Bias, T5CausalBias
 from foveate.nn.positions import Learned, SinusoidalHalves
-
-# Encoder-only families: BERT and RoBERTa, alone or with the head that predicts masked words.
-#
-# Other heads are left out.
 
 SIZES = (
     Key("hidden_size", 768, ("hidden_size",)),
@@ -143,9 +143,6 @@ ROBERTA_MASKED = headed(
         "lm_head.decoder.bias": "lm_head.bias",
     },
 )
-
-
-# Encoder–decoder families: T5, BART, Marian and Pegasus.
 
 
 def both(*fields: str) -> tuple[str, ...]:
@@ -429,9 +426,6 @@ MT5 = replace(
     ),
     finish=lambda settings: settings | {"scale_decoder_outputs": False},
 )  # fmt: skip
-
-
-# Families for pictures: the Vision Transformer, alone or with the head that predicts labels.
 
 
 def _places(settings: Settings) -> int:

@@ -175,7 +175,5 @@ def shares() -> Iterator[dict[str, float]]:
 def group_of(operation: str) -> str:
     """Return the group of an operation such as ``aten::addmm``."""
     name = operation.partition("::")[2] or operation
-    for group, parts in GROUPS.items():
-        if any(part in name for part in parts):
-            return group
-    return REST
+    groups = (group for group, parts in GROUPS.items() if any(part in name for part in parts))
+    return next(groups, REST)

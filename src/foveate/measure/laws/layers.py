@@ -191,6 +191,11 @@ def _transformed(trial: Trial) -> list[LayerOutput]:
     return on_x(trial.draw(*shape), layer, layer, shape, "(B, T, D)", each)
 
 
+def padding_mask(rows: int, length: int) -> Tensor:
+    """Return a mask of sources (B, S), False at the last position if there are others."""
+    return torch.arange(length).expand(rows, -1) < max(length - 1, 1)
+
+
 def without_dropout(config: Config, most: Mapping[str, int] | None = None) -> Config:
     """Return the config without dropout; ``most`` bounds sizes by field name."""
     changes: dict[str, object] = {}
@@ -577,7 +582,7 @@ def serves_hypotheses(trial: Trial) -> None:
         return
     attention: BaseAttention = trial.prepare(config.build(heads * width, heads * width))
     memory, query = (trial.draw(n, length, heads * width) for n in (rows, 2 * rows))
-    keys = torch.arange(length).expand(rows, -1) < max(length - 1, 1)
+    keys = padding_mask(rows, length)
     alone = attention(query, memory.repeat_interleave(2, 0), Mask(keys.repeat_interleave(2, 0)))
     shown = {"query": query, "memory": memory}
     why = "two hypotheses of a source get something else than each with a memory of its own"
@@ -595,7 +600,7 @@ def ignores_padding(trial: Trial) -> None:
     (part,) = computations(trial)
     x, last = part.inputs["x"], trial.sizes.length - 1
     if last:
-        keys = (torch.arange(last + 1) < last).expand(len(x), -1)
+        keys = padding_mask(len(x), last + 1)
         other = x.clone()
         other[:, -1] = 9
         attention = part.own(BaseAttention)

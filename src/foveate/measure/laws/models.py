@@ -15,6 +15,7 @@ from foveate.measure.laws.layers import (
     LayerOutput,
     computations,
     on_x,
+    padding_mask,
     without_dropout,
 )
 from foveate.measure.laws.trial import Trial, law, require_same
@@ -54,20 +55,15 @@ def _ids(x: Tensor) -> Tensor:
     return 4 + x.mul(10).round().long().remainder(VOCABULARY - 4)
 
 
-def _real(rows: int, length: int) -> Tensor:
-    """Return a mask of sources (B, S), False at the last position if there are others."""
-    return torch.arange(length).expand(rows, -1) < max(length - 1, 1)
-
-
 def _memory(trial: Trial, rows: int, size: int) -> Memory:
     length = trial.sizes.length
-    return Memory(trial.draw(rows, length, size), _real(rows, length))
+    return Memory(trial.draw(rows, length, size), padding_mask(rows, length))
 
 
 def _encoded(trial: Trial) -> list[LayerOutput]:
     rows, length, _, _, _ = trial.sizes
     encoder: Encoder = trial.prepare(without_dropout(trial.config, SMALL).build(Tokens(VOCABULARY)))
-    shape, keys = (rows, length, encoder.output_size), _real(rows, length)
+    shape, keys = (rows, length, encoder.output_size), padding_mask(rows, length)
     x = trial.draw(rows, length)
     return on_x(x, encoder, lambda x: encoder(_ids(x), keys).values, shape, "(B, S, D)")
 
@@ -90,7 +86,7 @@ def _modelled(trial: Trial) -> list[LayerOutput]:
     model: nn.Module = trial.prepare(
         without_dropout(trial.config, SMALL).build(*several.get(kind, (tokens,)))
     )
-    source, keys = _ids(trial.draw(rows, length)), _real(rows, length)
+    source, keys = _ids(trial.draw(rows, length)), padding_mask(rows, length)
 
     def forward(x: Tensor) -> Tensor:
         ids = _ids(x)
@@ -149,7 +145,7 @@ def trains_on_its_answers(trial: Trial) -> None:
     (part,) = computations(trial)
     model, ids = part.module, _ids(part.inputs["x"])
     scores, ways = part(), dict[str, Tensor]()
-    keys = _real(*ids.shape)
+    keys = padding_mask(*ids.shape)
     vectors: Callable[[], Tensor]
     if isinstance(model, Writer):
         source, memory = _ids(Trial(trial.config, trial.sizes).draw(*ids.shape)), None

@@ -20,7 +20,7 @@ from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SPECIALS, UNK, Symbol, To
 from foveate.documents.memory import aligner
 from foveate.errors import UserError
 from foveate.run import Run, RunConfig
-from foveate.run.linking import word_maps
+from foveate.run.passes import word_maps
 from foveate.run.training import train
 from foveate.serve.batching import PairOperation
 from foveate.tasks.translation import Translation

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.data.batches import BatchPlan
-from foveate.run.snapshots import Snapshots
+from foveate.run.training import Snapshots
 from foveate.tasks.base import Loss, Measures, Task, ValidationSample
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint

@@ -46,8 +46,7 @@ from foveate.nn.attention import BaseAttention
 from foveate.nn.native.kernels import WeightCache, as_written, library, sleep_at_barriers
 from foveate.run.answering import answer
 from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
-from foveate.run.linking import word_maps
-from foveate.run.passes import forced
+from foveate.run.passes import forced, word_maps
 from foveate.run.start import Start, begin
 from foveate.tasks.abilities import Aligns, vocabulary_of
 from foveate.tasks.base import AnyTask, Task

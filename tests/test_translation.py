@@ -204,7 +204,10 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
 def test_an_explanation_speaks_in_words(tmp_path, config, tokenizer) -> None:
     task = prepared(tmp_path, tokenizer=tokenizer)
     model, (source, target) = model_of(task, config), TRAIN[2]
-    record = forced_pass(task, model, source, target, units="words").record()
+    ids = task.target_tokenizer.encode_ids([target])[0]
+    record, by_ids = (
+        forced_pass(task, model, source, each, units="words").record() for each in (target, ids)
+    )
     source_words = ["The", "man", "doesn't", "see", "the", "bird", ".", "</s>"]
     target_words = ["L'", "homme", "ne", "voit", "pas", "l'", "oiseau", ".", "</s>"]
     axes = {
@@ -214,23 +217,15 @@ def test_an_explanation_speaks_in_words(tmp_path, config, tokenizer) -> None:
     }
     if config is RECURRENT:
         axes = {"decoder.cross_attention": (target_words, source_words)}
-    assert {name: record.axes(name) for name in record.maps} == axes
+    for each in (record, by_ids):
+        assert {name: each.axes(name) for name in each.maps} == axes
     for name, weights in record.maps.items():
         assert weights.shape[1:] == tuple(map(len, axes[name]))
+        assert np.array_equal(weights, by_ids.maps[name])
         close(weights.sum(axis=-1), 1)
         assert record.drawn(name).shape == weights.shape
     assert record.select("cross_attention").shape == (9, 8)
     assert source in record.title and target in record.title
-
-
-@MODELS
-def test_ids_are_explained_as_their_text(task: Translation, config: EncoderDecoder.Config) -> None:
-    model, (source, target) = model_of(task, config), TRAIN[0]
-    ids = task.target_tokenizer.encode_ids([target])[0]
-    by_text, by_ids = (forced_pass(task, model, source, each).record() for each in (target, ids))
-    for name, weights in by_text.maps.items():
-        assert np.array_equal(weights, by_ids.maps[name])
-        assert by_text.axes(name) == by_ids.axes(name)
 
 
 @MODELS

@@ -55,8 +55,7 @@ from foveate.tasks.engine import TorchEngine, substitutes, together
 from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.prefix_translation import PrefixTranslation
-from foveate.tasks.text import TextTask
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextTask, TextToText
 from foveate.tasks.translation import Translation
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt

@@ -44,8 +44,7 @@ from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import ROWS, ImageClassification, PictureTask
 from foveate.tasks.language import Language, Stream
 from foveate.tasks.masked import MaskedLanguage
-from foveate.tasks.text import TextTask, paired, read_own, unread
-from foveate.tasks.text_to_text import AnyTextToText, TextToText
+from foveate.tasks.text import AnyTextToText, TextTask, TextToText, paired, read_own, unread
 
 T = TypeVar("T")
 WIDEST, LARGEST = 20, 15  # columns of a table that is printed whole; cells of one that is not

@@ -52,8 +52,8 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask,
 from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.prefix_translation import PrefixTranslation, join
-from foveate.tasks.text import Ids, TextBatch, TextTask, collate, decoder_sides, namer, wrapped
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.single_text import wrapped
+from foveate.tasks.text import Ids, TextBatch, TextTask, TextToText, collate, decoder_sides, namer
 from foveate.tasks.translation import Translation
 
 UNEXPLAINED = "has nothing to explain: register forced_pass (foveate.run.passes) for its class"

@@ -41,8 +41,7 @@ from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import CrossEntropy, loss_at, outputs_of
 from foveate.tasks.teacher_forcing import tokens_of
-from foveate.tasks.text import OneTokenizer, TextBatch, decoder_sides
-from foveate.tasks.text_to_text import mean_nll
+from foveate.tasks.text import OneTokenizer, TextBatch, decoder_sides, mean_nll
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 

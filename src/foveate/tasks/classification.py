@@ -26,7 +26,8 @@ from foveate.nn.spec import Labels, Tokens
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.base import Loss, Measures, TensorBatch, ValidationSample, spread
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import EXTRA, Ids, SingleText, sizes_of, wrapped
+from foveate.tasks.single_text import EXTRA, SingleText, wrapped
+from foveate.tasks.text import Ids, sizes_of
 
 LABELS = "labels.json"  # in the folder of a run
 WIDEST = 20  # labels whose counts are listed one by one

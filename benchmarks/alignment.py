@@ -30,7 +30,7 @@ from foveate.align.ibm import HMM, AgreementAligner, Pair
 from foveate.data.words import split_blanks, words
 from foveate.engine.links import Links, Weights, read_links, read_pharaoh, write_pharaoh
 from foveate.run import load
-from foveate.run.linking import word_maps
+from foveate.run.passes import word_maps
 from foveate.tasks.abilities import Aligns
 
 GOLD = harness.DATA / "alignment-gold"

@@ -12,8 +12,8 @@ from foveate.documents.memory import aligner
 from foveate.engine.links import Head, read_pharaoh
 from foveate.engine.packed import load as load_packed
 from foveate.run import load
-from foveate.run.linking import word_maps
 from foveate.run.pack import pack
+from foveate.run.passes import word_maps
 from foveate.run.training import train
 from foveate.serve.batching import PairOperation
 from small_runs import CONFIGS, Call, config_file

@@ -15,8 +15,7 @@ from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.look.views.training import film
 from foveate.run import Run, load
-from foveate.run.snapshots import Snapshots
-from foveate.run.training import train
+from foveate.run.training import Snapshots, train
 from foveate.train import checkpoint
 from foveate.train.journal import MOST_SNAPSHOTS, SNAPSHOTS, interval, read
 from small_runs import made

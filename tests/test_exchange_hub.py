@@ -36,7 +36,7 @@ from foveate.studio.descriptions import detail
 from foveate.studio.evaluation import evaluate, examples
 from foveate.studio.state import StudioRuns
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text_to_text import CorpusFiles
+from foveate.tasks.text import CorpusFiles
 from piece_models import TEXT, hostile
 from web_engine import in_node, needs_web
 

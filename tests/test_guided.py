@@ -18,7 +18,7 @@ from foveate.data.words import split_words
 from foveate.engine.links import Head
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.run.linking import word_maps
+from foveate.run.passes import word_maps
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation

@@ -1,8 +1,9 @@
-"""Translation end to end at a small size, alone and by ensembles."""
+"""Translation end to end at a small size, alone, by ensembles and by a language model."""
 
 import copy
 import math
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 from foveate.cli.answers import evaluation_text
+from foveate.config import ConfigError
 from foveate.data import tokenizer as tokenizers
 from foveate.data.catalogue import DataError
 from foveate.data.text import SKIPPED, Corpus, TextData
 from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.decode.beam import Beam
 from foveate.decode.engine import SearchRequest
+from foveate.decode.sample import Sample
 from foveate.decode.search import Greedy
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -25,10 +28,13 @@ from foveate.nn.spec import Tokens
 from foveate.run import RunEngine, answering, evaluation
 from foveate.run.evaluation import as_examples, read_examples, swapped
 from foveate.run.passes import forced as forced_pass
+from foveate.tasks.base import Task
 from foveate.tasks.engine import Ensemble, check_pieces, together
+from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.prefix_translation import PrefixTranslation, join
 from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
-from task_tools import check_losses, model_of
+from task_tools import check_losses, fit, model_of
 from tolerances import MODEL, close, near
 
 # ---- The translation task on small files of our own: data, loss, search, scores, explanations
@@ -204,7 +210,10 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
 def test_an_explanation_speaks_in_words(tmp_path, config, tokenizer) -> None:
     task = prepared(tmp_path, tokenizer=tokenizer)
     model, (source, target) = model_of(task, config), TRAIN[2]
-    record = forced_pass(task, model, source, target, units="words").record()
+    ids = task.target_tokenizer.encode_ids([target])[0]
+    record, by_ids = (
+        forced_pass(task, model, source, each, units="words").record() for each in (target, ids)
+    )
     source_words = ["The", "man", "doesn't", "see", "the", "bird", ".", "</s>"]
     target_words = ["L'", "homme", "ne", "voit", "pas", "l'", "oiseau", ".", "</s>"]
     axes = {
@@ -214,23 +223,15 @@ def test_an_explanation_speaks_in_words(tmp_path, config, tokenizer) -> None:
     }
     if config is RECURRENT:
         axes = {"decoder.cross_attention": (target_words, source_words)}
-    assert {name: record.axes(name) for name in record.maps} == axes
+    for each in (record, by_ids):
+        assert {name: each.axes(name) for name in each.maps} == axes
     for name, weights in record.maps.items():
         assert weights.shape[1:] == tuple(map(len, axes[name]))
+        assert np.array_equal(weights, by_ids.maps[name])
         close(weights.sum(axis=-1), 1)
         assert record.drawn(name).shape == weights.shape
     assert record.select("cross_attention").shape == (9, 8)
     assert source in record.title and target in record.title
-
-
-@MODELS
-def test_ids_are_explained_as_their_text(task: Translation, config: EncoderDecoder.Config) -> None:
-    model, (source, target) = model_of(task, config), TRAIN[0]
-    ids = task.target_tokenizer.encode_ids([target])[0]
-    by_text, by_ids = (forced_pass(task, model, source, each).record() for each in (target, ids))
-    for name, weights in by_text.maps.items():
-        assert np.array_equal(weights, by_ids.maps[name])
-        assert by_text.axes(name) == by_ids.axes(name)
 
 
 @MODELS
@@ -372,3 +373,77 @@ def test_the_baseline_copies_the_source_and_a_model_below_it_is_told(task, metri
         seen = evaluation.beside_baseline(own, examples, evaluation.Evaluation(model, {}, sources))
         assert seen.baseline.better == (list(metrics) if told else [])
         assert ("warning: the baseline beats the model in" in evaluation_text(seen, False)) == told
+
+
+# ---- Source and target in one sequence: what is joined, what is predicted, and that it learns
+WIDER = {"hidden_size": 32, "num_layers": 2, "ffn_size": 32}
+PAIRS = {
+    "the small dog runs": "le petit chien court",
+    "a woman drinks": "une femme boit",
+    "the red house is old": "la maison rouge est vieille",
+    "yes": "oui bien sûr",
+}
+
+
+@pytest.fixture(scope="module")
+def learnt() -> tuple[PrefixTranslation, Any]:
+    """A model that has learnt the pairs by heart."""
+    folder = Path(mkdtemp())
+    text = "".join(f"{source}\t{target}\n" for source, target in PAIRS.items())
+    for split in ("train", "valid"):
+        (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
+    config = PrefixTranslation.Config(source=str(folder / "{split}.tsv"), tokenizer=WORDS)
+    task: PrefixTranslation = config.build(TextData())
+    task.prepare(folder, 1)
+    torch.manual_seed(0)
+    decoder = TransformerDecoder.Config(**SMALL | WIDER, dropout=0.0)
+    model: Any = task.build(LanguageModel.Config(decoder=decoder))
+    objective = CrossEntropy.Config(label_smoothing=0.0).build()
+    fit(model, lambda _: task.loss(model, task.batch("train", range(len(PAIRS))), objective), 60)
+    return task, model
+
+
+def test_a_pair_is_one_sequence_of_which_the_target_counts() -> None:
+    batch = join([[5, 6], [7]], [[8], [9, 10]])
+    assert batch.inputs.tolist() == [[BOS, 5, 6, EOS, 8], [BOS, 7, EOS, 9, 10]]
+    expected = batch.targets.flatten()[batch.counted].tolist()
+    assert expected == [8, EOS, 9, 10, EOS]
+    longer = join([[5, 6], [7]], [[8], []])
+    assert longer.targets.flatten()[longer.counted].tolist() == [8, EOS, EOS]
+
+
+def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -> None:
+    task, model = learnt
+    for search in (Greedy.Config(), Beam.Config(beam_size=3), Sample.Config(top_k=1)):
+        request = SearchRequest(search.build(), batch_tokens=16)
+        answers = answering.answer(task, RunEngine(task, model), [*PAIRS, ""], request)
+        assert [str(answer) for answer in answers[:-1]] == list(PAIRS.values())
+        assert answers[-1].outputs == []
+    measures = task.measure(model, "valid", Greedy.Config().build())
+    assert measures.figures["loss"] < 0.2 and measures.figures["bleu"] > 90
+
+
+def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) -> None:
+    task, model = learnt
+    engine, request = RunEngine(task, model), SearchRequest(Greedy.Config().build())
+    answers = answering.answer(task, engine, list(PAIRS), request)
+    sources = task.source_tokenizer.encode_ids(list(PAIRS))
+    pairs = [(s, a.outputs[0].ids) for s, a in zip(sources, answers, strict=True)]
+    for log_p, answer in zip(task.force(model, pairs), answers, strict=True):
+        assert len(log_p) == len(answer.outputs[0].ids) + 1
+        assert sum(log_p) == pytest.approx(answer.outputs[0].log_probability, abs=0.02)
+
+
+def test_rows_are_what_comes_next(learnt: tuple[PrefixTranslation, Any]) -> None:
+    task, model = learnt
+    record = forced_pass(task, model, "a woman drinks").record()
+    name = next(iter(record.maps))
+    words = ["a", "woman", "drinks", "</s>", "une", "femme", "boit"]
+    assert record.axes(name) == ([*words, "</s>"], ["<s>", *words])
+    close(record.drawn(name).sum(axis=2), 1)
+    assert not np.triu(record.drawn(name)[0], 1).any()
+
+
+def test_two_vocabularies_are_refused() -> None:
+    with pytest.raises(ConfigError, match="leave joint = true"):
+        Task.Config.parse({"kind": "prefix_translation", "source": "a.tsv", "joint": False})

@@ -3,7 +3,6 @@
 python -m train_toy RUN STEPS [PAUSE]     trains in RUN; sleeps PAUSE seconds in each batch
 """
 
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,14 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.data.batches import BatchPlan
-from foveate.run.snapshots import Snapshots
+from foveate.run.training import Snapshots
 from foveate.tasks.base import Loss, Measures, Task, ValidationSample
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
 from foveate.train.distributed import Ranks
 from foveate.train.fit import Outcome, fit
-from foveate.train.stored import WEIGHTS
+from foveate.train.stored import sha256
 from foveate.train.trainer import Job
 
 VOCABULARY, PAD = 12, 0
@@ -162,8 +161,7 @@ def toy_config(**changes: Any) -> TrainConfig:
 
 def content(folder: Path) -> dict[str, str]:
     """The sha256 of the tensors of a checkpoint, by file."""
-    names = (WEIGHTS, checkpoint.OPTIMIZER)
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    return {file.name: sha256(file) for file in folder.glob("*.safetensors")}
 
 
 def final(run: Path) -> dict[str, str]:

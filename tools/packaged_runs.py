@@ -39,7 +39,7 @@ from foveate.measure.lineage import lineage
 from foveate.run import Run, RunConfig, load
 from foveate.run.pack import pack
 from foveate.run.training import train
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextToText
 from foveate.train.journal import LOG, SNAPSHOTS, SnapshotConfig
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.run.snapshots import Snapshots
+from foveate.run.training import Snapshots
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.teacher_forcing import (
     InverseSigmoidDecay,

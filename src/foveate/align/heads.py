@@ -8,7 +8,7 @@ from foveate.align.ibm import AgreementAligner
 from foveate.data.words import words
 from foveate.engine.links import Head, Maps, link_lines, read_pharaoh
 from foveate.run import Run
-from foveate.run.linking import word_maps
+from foveate.run.passes import word_maps
 from foveate.tasks.translation import Translation
 
 HELD_OUT = ("valid", "test")

@@ -12,8 +12,7 @@ from foveate.data.corpus import sample
 from foveate.data.tokenizer import EOS
 from foveate.tasks.base import Batch
 from foveate.tasks.shortlist import Shortlist
-from foveate.tasks.text import Ids
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import Ids, TextToText
 
 PAIRS = 200_000  # of the training data that Model 1 sees at most
 MEASURED = 1000  # held-out pairs by which a shortlist is measured

@@ -235,8 +235,8 @@ def by_run(
     from foveate.config import kinds, shipped
     from foveate.data.words import CUTS
     from foveate.engine.links import Head
-    from foveate.run.linking import word_maps
     from foveate.run.pack import renew
+    from foveate.run.passes import word_maps
     from foveate.tasks.translation import Translation
 
     folder = shipped(folder)

@@ -14,7 +14,7 @@ from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
     from foveate.engine.packed import PackedCorpus
-    from foveate.tasks.text_to_text import CorpusFiles
+    from foveate.tasks.text import CorpusFiles
 
 _NAMES = """
 af Afrikaans, am Amharic, an Aragonese, ar Arabic, as Assamese, az Azerbaijani, be Belarusian,
@@ -66,7 +66,7 @@ def corpora_of(folder: Path) -> Sequence[PackedCorpus | CorpusFiles]:
     file = folder if folder.is_file() else packed_file(folder)[0]
     if file is None:
         from foveate.run import read_run
-        from foveate.tasks.text_to_text import TextToText
+        from foveate.tasks.text import TextToText
 
         task = read_run(folder).task
         if not isinstance(task, TextToText.Config):

@@ -18,7 +18,7 @@ from foveate.measure.training import train as measured_steps
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.run.training import train
 from foveate.tasks.abilities import Generates
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextToText
 from foveate.train.config import ValidationConfig, resolve
 from foveate.train.feed import batches_of_steps
 from foveate.train.journal import Line

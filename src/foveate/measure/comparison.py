@@ -30,7 +30,7 @@ from foveate.measure.quality import (
 )
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.language import Language
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextToText
 
 WORDS = (8, 14)  # in the sentence that all models translate, if none is given
 TOP = 3  # most probable next tokens shown for each model

@@ -22,7 +22,7 @@ from foveate.measure.training import Say, Workload, mute
 from foveate.nn.native.kernels import sleep_at_barriers, without_kernels
 from foveate.run import device, packed_engine, packed_kind
 from foveate.tasks.engine import TorchEngine
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextToText
 from foveate.train.config import Name, Precision, resolve
 from foveate.train.journal import peak_memory
 

@@ -31,8 +31,7 @@ from foveate.tasks.metrics import (
     sentence_scores,
     slope,
 )
-from foveate.tasks.text import TextTask
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextTask, TextToText
 
 Floats = NDArray[np.float64]
 TESTED = ("bleu", "chrf")  # by sacreBLEU's paired tests

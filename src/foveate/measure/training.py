@@ -17,7 +17,7 @@ from foveate.nn.native.kernels import without_kernels
 from foveate.run import RunConfig, device
 from foveate.run.training import job_of
 from foveate.tasks.base import AnyTask
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextToText
 from foveate.train.config import Precision, SaveConfig, ValidationConfig, resolve
 from foveate.train.fit import fit
 from foveate.train.journal import peak_memory, read

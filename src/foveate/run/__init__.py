@@ -5,12 +5,14 @@ A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl
 configs before the values changed (`foveate.train.config`).
 """
 
+import copy
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import pydantic
 import torch
@@ -45,10 +47,18 @@ from foveate.nn.adapters import adapt, merged
 from foveate.nn.attention import BaseAttention
 from foveate.nn.native.kernels import WeightCache, as_written, library, sleep_at_barriers
 from foveate.run.answering import answer
-from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
-from foveate.run.linking import word_maps
-from foveate.run.passes import forced
+from foveate.run.evaluation import (
+    Evaluation,
+    against_other,
+    as_examples,
+    beside_baseline,
+    evaluate,
+    examples,
+    read_examples,
+)
+from foveate.run.passes import forced, word_maps
 from foveate.run.start import Start, begin
+from foveate.tasks import metrics
 from foveate.tasks.abilities import Aligns, vocabulary_of
 from foveate.tasks.base import AnyTask, Task
 from foveate.tasks.classification import TextClassification
@@ -56,8 +66,7 @@ from foveate.tasks.engine import TorchEngine, substitutes, together
 from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.prefix_translation import PrefixTranslation
-from foveate.tasks.text import TextTask
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextTask, TextToText
 from foveate.tasks.translation import Translation
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt
@@ -210,6 +219,25 @@ class RunEngine(TorchEngine, answers.ModelEngine):
         return forced(self.task, self.model, source, target, search, units).record()
 
 
+class EvaluateOptions(TypedDict, total=False):
+    """The keyword arguments of `Run.evaluate` beside its examples.
+
+    ``bleu_tokenizer`` is another than that of the task's config (`foveate.tasks.metrics.bleu`),
+    ``signature`` says which BLEU: sacreBLEU's cased one, that of lower-cased tokens which papers
+    report, or both.
+    ``against`` is another run that answers the same lines, with p of the difference; ``baseline``
+    asks for the figures of one beside.
+    """
+
+    beam_size: int | None
+    length_penalty: float | None
+    batch_tokens: int | None
+    bleu_tokenizer: metrics.BleuTokenizer | None
+    signature: metrics.BleuSignature | None
+    against: "Run | None"
+    baseline: bool
+
+
 class Run(answers.Translator):
     """A trained model with everything that it needs to answer."""
 
@@ -315,9 +343,39 @@ class Run(answers.Translator):
         """Return all figures of the task, on a split of the run's own data or on your examples.
 
         A translation takes ``evaluate(sources, references)``. ``files`` are of inputs and of
-        references, or one of both; `foveate.run.evaluation.EvaluateOptions` are the options.
+        references, or one of both; `EvaluateOptions` are the options.
         """
-        return evaluate_run(self, columns, split, files, **options)
+        task, against = copy.copy(self.task), options.get("against")
+        for each in (self, against) if against is not None else ():
+            each.need(TextToText, "answer the same lines as another run")
+        if files:
+            data = read_examples(task, *files)
+        elif columns:
+            data = as_examples(task, *columns)
+        else:
+            registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
+            data = examples(task, split) if registered else split
+        changes = dict[str, object]()
+        if (tokenizer := options.get("bleu_tokenizer")) is not None:
+            changes["bleu_tokenizer"] = tokenizer
+        if (signature := options.get("signature")) is not None:
+            known = getattr(task.config, "metrics", ())
+            changes["metrics"] = metrics.signed_metrics(known, signature)
+        if changes:
+            task.config = type(task.config).parse(task.config.tree() | changes, ("task",))
+        evaluation = evaluate(task, self.engine, data, self._request(options))
+        if against is not None:
+            assert isinstance(task, TextToText)
+            request = against._request(options)
+            theirs = list(map(str, answer(against.task, against.engine, data.sources, request)))
+            other = against_other(task, data, against.path, theirs, evaluation.outputs)
+            evaluation = replace(evaluation, against=other)
+        return beside_baseline(task, data, evaluation) if options.get("baseline") else evaluation
+
+    def _request(self, options: EvaluateOptions) -> SearchRequest:
+        search = self.search(options.get("beam_size"), options.get("length_penalty"))
+        size = options.get("batch_tokens") or answers.BATCH_TOKENS
+        return SearchRequest(search, batch_tokens=size)
 
     def pairs(self, split: str = "test") -> tuple[Sequence[str], Sequence[str]]:
         """Return sources and references of a split of the run's own data."""

@@ -52,7 +52,7 @@ from foveate.tasks.forecasting import Forecasting, middle
 from foveate.tasks.image_classification import ROWS, ImageClassification
 from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
-from foveate.tasks.text_to_text import AnyTextToText, TextToText
+from foveate.tasks.text import AnyTextToText, TextToText
 
 if TYPE_CHECKING:
     from foveate.look.draw.drawings import Drawing

@@ -6,12 +6,11 @@ Each function is registered for the class of a task; a task of one's own has tho
 derives from, and registers others by ``@evaluate.register(MyTask)``.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,6 @@ from foveate.data.series import Windows, labels
 from foveate.data.text import CUT, Corpus, TextData, is_table
 from foveate.data.words import language_of
 from foveate.decode.engine import SearchRequest, check_finite
-from foveate.decode.search import Search
 from foveate.engine.answers import ModelEngine
 from foveate.errors import UserError, checks
 from foveate.run.answering import answer
@@ -44,10 +42,8 @@ from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import ROWS, ImageClassification, PictureTask
 from foveate.tasks.language import Language, Stream
 from foveate.tasks.masked import MaskedLanguage
-from foveate.tasks.text import TextTask, paired, read_own, unread
-from foveate.tasks.text_to_text import AnyTextToText, TextToText
+from foveate.tasks.text import AnyTextToText, TextTask, TextToText, paired, read_own, unread
 
-T = TypeVar("T")
 WIDEST, LARGEST = 20, 15  # columns of a table that is printed whole; cells of one that is not
 
 
@@ -429,74 +425,6 @@ def swapped(examples: Corpus, outputs: Sequence[str]) -> str:
     return f"read as {read}, as the outputs do, not as {other}; the sides look swapped"
 
 
-class Trained(Protocol):
-    """The part of a run that an evaluation needs (`foveate.run.Run`)."""
-
-    path: Path
-    task: AnyTask
-
-    @property
-    def engine(self) -> ModelEngine: ...
-    def need(self, ability: type[T], verb: str) -> T: ...
-    def search(self, beam_size: int | None, length_penalty: float | None) -> Search: ...
-
-
-class EvaluateOptions(TypedDict, total=False):
-    """The keyword arguments of `foveate.run.Run.evaluate` beside its examples.
-
-    ``bleu_tokenizer`` is another than that of the task's config (`foveate.tasks.metrics.bleu`),
-    ``signature`` says which BLEU: sacreBLEU's cased one, that of lower-cased tokens which papers
-    report, or both.
-    ``against`` is another run that answers the same lines, with p of the difference; ``baseline``
-    asks for the figures of one beside.
-    """
-
-    beam_size: int | None
-    length_penalty: float | None
-    batch_tokens: int | None
-    bleu_tokenizer: metrics.BleuTokenizer | None
-    signature: metrics.BleuSignature | None
-    against: Trained | None
-    baseline: bool
-
-
-def evaluate_run(
-    run: Trained,
-    columns: Sequence[str | Sequence[str]],
-    split: str,
-    files: Sequence[Path],
-    **options: Unpack[EvaluateOptions],
-) -> Evaluation:
-    """Return the figures of a run on columns, on files, or on a split of its own data."""
-    task, against = copy.copy(run.task), options.get("against")
-    for each in (run, against) if against is not None else ():
-        each.need(TextToText, "answer the same lines as another run")
-    if files:
-        chosen = read_examples(task, *files)
-    elif columns:
-        chosen = as_examples(task, *columns)
-    else:
-        registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
-        chosen = examples(task, split) if registered else split
-    changes = dict[str, object]()
-    if (tokenizer := options.get("bleu_tokenizer")) is not None:
-        changes["bleu_tokenizer"] = tokenizer
-    if (signature := options.get("signature")) is not None:
-        changes["metrics"] = metrics.signed_metrics(getattr(task.config, "metrics", ()), signature)
-    if changes:
-        task.config = type(task.config).parse(task.config.tree() | changes, ("task",))
-    evaluation = evaluate(task, run.engine, chosen, _request(run, options))
-    if against is not None:
-        beside = _beside(against, task, chosen, evaluation.outputs, _request(against, options))
-        evaluation = replace(evaluation, against=beside)
-    return beside_baseline(task, chosen, evaluation) if options.get("baseline") else evaluation
-
-
-def _request(run: Trained, options: EvaluateOptions) -> SearchRequest:
-    search = run.search(options.get("beam_size"), options.get("length_penalty"))
-    return SearchRequest(search, batch_tokens=options.get("batch_tokens") or 8192)
-
-
 def beside_baseline(task: AnyTask, examples: object, evaluation: Evaluation) -> Evaluation:
     """Return the evaluation with the figures of the task's baseline, and where that is better."""
     try:
@@ -510,17 +438,15 @@ def beside_baseline(task: AnyTask, examples: object, evaluation: Evaluation) -> 
     return replace(evaluation, baseline=fitted)
 
 
-def _beside(
-    other: Trained, task: AnyTask, examples: Corpus, outputs: list[str], request: SearchRequest
+def against_other(
+    task: AnyTextToText, examples: Corpus, run: Path, theirs: Sequence[str], own: Sequence[str]
 ) -> Against:
-    """The figures of another run on the same lines, with p of the difference of each."""
-    assert isinstance(task, TextToText)
-    answers = answer(other.task, other.engine, examples.sources, request)
-    systems = {"other": list(map(str, answers)), "own": outputs}
+    """Return the figures of another ``run`` on the same lines, with p of the difference of each."""
+    systems = {"other": theirs, "own": own}
     names, cut = task.config.metrics, task.config.bleu_tokenizer
     paired = metrics.paired_figures(systems, examples.references, names, cut)
     return Against(
-        str(other.path),
+        str(run),
         {name: figures["other"].value for name, figures in paired.items()},
         {name: figures["own"].bootstrap or 0.0 for name, figures in paired.items()},
     )

@@ -14,7 +14,7 @@ from foveate.run import Run, load, packed_kind, reach_of
 from foveate.tasks.abilities import Aligns
 from foveate.tasks.classification import TextClassification
 from foveate.tasks.shortlist import FILE, Shortlist
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextToText
 from foveate.tasks.translation import Translation
 from foveate.train.stored import WEIGHTS, sha256
 

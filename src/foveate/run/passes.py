@@ -3,23 +3,29 @@
     forced(task, model, source, target) -> ForcedPass
 
 `forced_pass` is registered for the class of each task; a task of one's own has that of the class it
-derives from, and registers another by ``@forced_pass.register(MyTask)``.
+derives from, and registers another by ``@forced_pass.register(MyTask)``. `word_maps` are the maps
+between the words of many pairs, from which `foveate.engine.links.Head.links` reads links.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial, singledispatch
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from foveate.data.catalogue import DataError
 from foveate.data.series import labels
 from foveate.data.tokenizer import EOS, UNK, Tokenizer
+from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Greedy, Search, token_log_probabilities
 from foveate.engine.answers import Picture
+from foveate.engine.links import Rows
 from foveate.errors import UserError, checks
-from foveate.look.hooks import ForcedPass
+from foveate.look.hooks import ForcedPass, capture
 from foveate.look.records import (
     END,
     AttentionRecord,
@@ -46,11 +52,14 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask,
 from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.prefix_translation import PrefixTranslation, join
-from foveate.tasks.text import Ids, TextBatch, TextTask, collate, decoder_sides, namer, wrapped
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.single_text import wrapped
+from foveate.tasks.text import Ids, TextBatch, TextTask, TextToText, collate, decoder_sides, namer
 from foveate.tasks.translation import Translation
 
 UNEXPLAINED = "has nothing to explain: register forced_pass (foveate.run.passes) for its class"
+AT_ONCE = 32  # pairs in one forced pass of `word_maps`
+WordMaps = dict[str, NDArray[np.float32]]  # by layer (H, T, S + 1)
+Cut = Callable[[str], list[tuple[int, int]]]  # the spans of the words of a text
 
 
 def forced(
@@ -364,3 +373,40 @@ def _first_caption(task: Captioning) -> tuple[Picture, Ids]:
 
 
 first_example.register(PictureTask, lambda task: (0, None))
+
+
+def word_maps(
+    task: Translation,
+    model: EncoderDecoder,
+    pairs: Sequence[tuple[str, str | Ids]],
+    rows: Rows = "produced",
+    cut: Cut = split_words,
+) -> Iterator[WordMaps]:
+    """Yield for each pair the maps (H, T, S + 1) by layer: T target words, S source words, the end.
+
+    One forced pass over (source, target). Step t reads y_{t−1} and produces y_t: a word's row
+    is the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).
+    ``cut`` says where the words of a text stand; the tag of a language is none. A target may be
+    given as ids.
+    """
+    later = rows == "read"
+    for start in range(0, len(pairs), AT_ONCE):
+        chosen = pairs[start : start + AT_ONCE]
+        lines = task.sides.sources([line for line, _ in chosen])
+        chosen = [(source, target) for source, (_, target) in zip(lines, chosen, strict=True)]
+        reads, writes = task.tokenizers
+        sources = [reads.encode(source) for source, _ in chosen]
+        targets = [writes.written(target, source) for source, target in chosen]
+        batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
+        batch = batch.to(model.output.weight.device)
+        with (
+            torch.inference_mode(),
+            capture(model, lambda name: name.endswith("cross_attention")) as weights,
+        ):
+            model.decode(batch.inputs, model.encode(batch.source, batch.source_mask))
+        maps = {name: w.cpu().numpy() for name, w in weights.items()}
+        for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
+            source = chosen[row][0]
+            reading = behind_tag(source, task.source_tokenizer.bare(source), read.offsets, cut)
+            own = {name: w[row] for name, w in maps.items()}
+            yield between_words(own, reading, (encoded.offsets, cut(target)), later)

@@ -1,4 +1,4 @@
-"""Train a config into a run, or resume it; average checkpoints."""
+"""Train a config into a run, or resume it, with snapshots of attention; average checkpoints."""
 
 import contextlib
 import shutil
@@ -15,7 +15,10 @@ from foveate.config import ConfigError, parse_tree, read, with_overrides
 from foveate.data.catalogue import DataError
 from foveate.decode.search import Greedy
 from foveate.engine.packed import packed_file
+from foveate.errors import UserError
 from foveate.files import replace_file
+from foveate.look.draw.maps import shorten
+from foveate.look.hooks import capture, hook_points
 from foveate.nn.adapters import freeze
 from foveate.run import (
     Run,
@@ -29,7 +32,7 @@ from foveate.run import (
     task_of,
 )
 from foveate.run.pack import keep
-from foveate.run.snapshots import Snapshots
+from foveate.run.passes import default_target, first_example, forced_pass
 from foveate.run.start import begin, check_size
 from foveate.tasks.abilities import vocabulary_of
 from foveate.tasks.base import AnyTask
@@ -38,9 +41,13 @@ from foveate.train.checkpoint import run_lock
 from foveate.train.config import ConfigChange, changes
 from foveate.train.distributed import Ranks, ranks_of
 from foveate.train.fit import Outcome, fit
+from foveate.train.journal import SNAPSHOTS, Journal, SnapshotConfig, interval
+from foveate.train.journal import read as read_log
 from foveate.train.optim import average as average_weights
 from foveate.train.stored import WEIGHTS, sealed_folder, verify, verify_run, write_tensors
 from foveate.train.trainer import Job
+
+MOST_WEIGHTS = 10_000  # of a snapshot; above, the heads of a layer are averaged
 
 
 def train(
@@ -134,6 +141,59 @@ def job_of(
         changes=tuple(changed),
         changed_data=changed_data,
     )
+
+
+class Snapshots:
+    """Writes ``snapshots.jsonl``: a line with every map of one example, read by teacher forcing.
+
+    The model reads it in eval mode, so that no random number is drawn. A line has ``title``,
+    ``loss`` and the ``blocks`` of the maps, in at most `MOST_WEIGHTS`.
+    """
+
+    def __init__(
+        self, task: AnyTask, model: nn.Module, config: SnapshotConfig, run: Path, step: int
+    ) -> None:
+        """Raises `UserError` without attention or an example, in a sentence."""
+        if not hook_points(model):
+            raise UserError("the model has no attention")
+        example = (config.source, config.target) if config.source else first_example(task)
+        searched = default_target.dispatch(type(task)) is not default_target.dispatch(object)
+        if example[1] is None and searched:
+            raise ConfigError(
+                "the same target must be forced at every step: set it, or leave out the source",
+                ("train", "snapshots", "target"),
+            )
+        self.model, self.every = model, config.every
+        self.forced = forced_pass(task, model, *example)
+        self._journal = Journal(run, step, name=SNAPSHOTS)
+        self.cut, lines = self._journal.cut, read_log(run, SNAPSHOTS)
+        self.last = int(lines[-1]["step"]) if lines else -1  # the step of the newest
+
+    def due(self, step: int, last: bool = False) -> bool:
+        """Return whether a step, or the last one, has a snapshot that is not taken yet."""
+        return step > self.last and (last or step % interval(self.every, step) == 0)
+
+    def take(self, step: int) -> None:
+        """Append the maps of the example; of a model that is not finite the next step tells."""
+        forced = self.forced
+        self.model.eval()
+        try:
+            with torch.no_grad(), capture(self.model) as captured:
+                scores = forced.run()
+        finally:
+            self.model.train()
+        if not all(bool(weights.isfinite().all()) for weights in captured.values()):
+            return
+        maps = {name: weights[forced.row].cpu().numpy() for name, weights in captured.items()}
+        record = forced.label(maps, forced.units)
+        blocks = [part.model_dump(mode="json") for part in shorten(record, MOST_WEIGHTS)[0]]
+        loss = -float(scores.float().mean()) if forced.score_name == "log p" else None
+        self._journal.write("snapshot", step, title=record.title, loss=loss, blocks=blocks)
+        self.last = step
+
+    def close(self) -> None:
+        """Close the file."""
+        self._journal.close()
 
 
 def _check_objective(config: RunConfig) -> None:

@@ -50,7 +50,7 @@ from foveate.studio.schemas import (
 from foveate.tasks.abilities import Generates
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextToText
 
 Send = Callable[[DrawingPart], None]  # sends an event
 AnyDone = TextDone | LabelDone | DrawnDone

@@ -25,7 +25,7 @@ from foveate.studio.state import StudioRuns
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.base import Gives, Reads
 from foveate.tasks.forecasting import Forecasting
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextToText
 from foveate.train import journal
 from foveate.train.checkpoint import origin_of
 from foveate.train.journal import Line

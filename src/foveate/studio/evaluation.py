@@ -27,8 +27,7 @@ from foveate.tasks.forecasting import Forecasting, by_window, middle
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import figures_of
-from foveate.tasks.text import TextTask
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextTask, TextToText
 from foveate.train.checkpoint import is_imported
 from foveate.train.journal import last_samples
 

@@ -1,4 +1,8 @@
-"""Captioning: from a picture to a sentence."""
+"""Captioning: a picture in, a sentence out.
+
+loss   = −Σ_t log p(y_t | y_<t, x), and what `foveate.tasks.attention_losses` adds
+answer = search for the y of the highest score; figures: loss, BLEU-4 against all references
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,10 +45,12 @@ from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import CrossEntropy, loss_at, outputs_of
 from foveate.tasks.teacher_forcing import tokens_of
-from foveate.tasks.text import OneTokenizer, TextBatch, decoder_sides
-from foveate.tasks.text_to_text import mean_nll
+from foveate.tasks.text import OneTokenizer, TextBatch, decoder_sides, mean_nll
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
+TOKENIZER = "caption.tokenizer.json"
+ROWS = 32  # pictures that are described together
+Ids = list[int]
 
 
 def nearest_captions(known: Album, pictures: Album) -> list[str]:
@@ -62,16 +68,6 @@ def _thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     cells = sums.reshape(count, channels * SIDE * SIDE)
     cells -= cells.mean(axis=1, keepdims=True)
     return cells / np.maximum(np.linalg.norm(cells, axis=1, keepdims=True), 1e-6)
-
-
-# Captioning: a picture in, a sentence out.
-#
-# loss   = −Σ_t log p(y_t | y_<t, x), and what `caption_loss` adds
-# answer = search for the y of the highest score; figures: loss, BLEU-4 against all references
-
-TOKENIZER = "caption.tokenizer.json"
-ROWS = 32  # pictures that are described together
-Ids = list[int]
 
 
 class Captioning(OneTokenizer, PictureTask[TextBatch], Generates[Picture]):

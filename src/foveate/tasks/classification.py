@@ -26,7 +26,8 @@ from foveate.nn.spec import Labels, Tokens
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.base import Loss, Measures, TensorBatch, ValidationSample, spread
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import EXTRA, Ids, SingleText, sizes_of, wrapped
+from foveate.tasks.single_text import EXTRA, SingleText, wrapped
+from foveate.tasks.text import Ids, sizes_of
 
 LABELS = "labels.json"  # in the folder of a run
 WIDEST = 20  # labels whose counts are listed one by one
@@ -105,12 +106,6 @@ def measures_of_labels(
     )
 
 
-# Text classification: a text in, one of the labels of the training data out.
-#
-# loss   = −log p(label | x), x the text between its start and its end
-# answer = the label of the highest p
-
-
 @dataclass(frozen=True)
 class LabelledBatch(TensorBatch):
     """``source`` (B, S) texts with start and end, or pixels; ``source_mask`` true at real tokens or
@@ -123,7 +118,10 @@ class LabelledBatch(TensorBatch):
 
 
 class TextClassification(SingleText[LabelledBatch], Classifies):
-    """Text in, label out."""
+    """A text x in, one of the labels of the training data out: that of the highest p.
+
+    The loss is −log p(label | x), x between its start and its end.
+    """
 
     class Config(SingleText.Config, kind="classification"):
         """``source`` and ``labels`` name line-aligned files with ``{split}`` for train, valid,

@@ -42,7 +42,9 @@ from foveate.tasks.objectives import CrossEntropy
 
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
+ROWS = 250  # pictures that are judged together
 Bytes = NDArray[np.uint8]
+PictureModel = Classifier | Glimpse
 
 
 class PictureTask(Task[Batch]):
@@ -154,16 +156,11 @@ def place_labels(encoder: nn.Module) -> list[str]:
     raise UserError(f"{type(encoder).__name__} does not name its places: give it `labels`")
 
 
-# Image classification: one of the labels of the training data for a picture.
-#
-# loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
-
-ROWS = 250  # pictures that are judged together
-PictureModel = Classifier | Glimpse
-
-
 class ImageClassification(PictureTask[LabelledBatch], Classifies, kind="image_classification"):
-    """One label for each picture."""
+    """One of the labels of the training data for each picture; the loss is −log p(label | picture).
+
+    Figures and answers are those of `foveate.tasks.classification`.
+    """
 
     figures = FIGURES
     gives = "label"

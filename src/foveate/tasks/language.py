@@ -1,4 +1,9 @@
-"""Language modelling and generation."""
+"""Language modelling and generation: every token of a text predicted from those before it.
+
+    loss = −Σ_t log p(x_t | x_<t),   perplexity = exp(loss / T)
+
+A text is its lines, each followed by ``</s>``, which stands for the end of the line.
+"""
 
 import contextlib
 import math
@@ -56,14 +61,6 @@ SHOWN = 60  # tokens of a sample
 SHORT = {"max_ratio": 0.0, "max_extra": SHOWN, "temperature": 0.8}  # how samples are drawn
 LENGTH = 100  # tokens that are added at most where no search says how many
 TEXTS_A_BATCH = 64  # texts continued together
-
-
-# Language modelling: every token of a text predicted from those before it.
-#
-#     loss = −Σ_t log p(x_t | x_<t),   perplexity = exp(loss / T)
-#
-# A text is its lines, each followed by ``</s>``, which stands for the end of the line.
-
 LOGIT_ROWS = 2048  # places whose logits are held at a time
 CHUNK = 512  # tokens read at a time where a state is carried over the whole text
 

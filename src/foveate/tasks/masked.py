@@ -23,7 +23,8 @@ from foveate.models.language_model import MaskedLanguageModel
 from foveate.nn.spec import Tokens
 from foveate.tasks.base import Loss, Measures, TensorBatch, ValidationSample, of_nll, spread
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import EXTRA, Ids, SingleText, sizes_of, wrapped
+from foveate.tasks.single_text import EXTRA, SingleText, wrapped
+from foveate.tasks.text import Ids, sizes_of
 
 MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vocabulary has one
 

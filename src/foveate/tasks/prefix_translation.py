@@ -25,8 +25,7 @@ from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.spec import Tokens
 from foveate.tasks.base import DecoderBatch
 from foveate.tasks.engine import steps_of
-from foveate.tasks.text import Ids, by_length
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import Ids, TextToText, by_length
 
 
 def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> DecoderBatch:

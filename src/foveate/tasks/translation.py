@@ -1,7 +1,7 @@
 """Translation by an encoder–decoder: text in, text out.
 
 Files, tokenizers, loss and measures are those of all tasks from text to text (its base,
-`foveate.tasks.text_to_text`); this module adds the model, and what it reads and predicts.
+`foveate.tasks.text`); this module adds the model, and what it reads and predicts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,7 @@ from foveate.tasks.abilities import Aligns
 from foveate.tasks.base import DecoderBatch
 from foveate.tasks.engine import steps_of
 from foveate.tasks.shortlist import Shortlist
-from foveate.tasks.text import Ids, TextBatch, collate
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import Ids, TextBatch, TextToText, collate
 
 
 class Translation(TextToText[TextBatch], Aligns, kind="translation"):

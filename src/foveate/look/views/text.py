@@ -31,7 +31,7 @@ from foveate.run import Run
 from foveate.tasks.abilities import Generates
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
-from foveate.tasks.text_to_text import TextToText
+from foveate.tasks.text import TextToText
 
 MOST_ADDED = 40  # tokens that a language model adds in a drawing
 LEAST = 0.02  # of the answer's p, below which a prefix is not drawn

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from foveate.look.draw.analyses import gates, gradients
-from foveate.look.flow import by_distance, influence
+from foveate.look.relevance import by_distance, influence
 from foveate.look.stages import gates_of, stages_by_name
 from foveate.models.classic import WindowDecoder
 from foveate.models.encoder_decoder import Decoder

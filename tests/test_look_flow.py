@@ -6,9 +6,8 @@ import torch
 from numpy.typing import NDArray
 
 from foveate.look.edits import edit, force
-from foveate.look.flow import rolled
 from foveate.look.hooks import ForcedPass, capture
-from foveate.look.relevance import Relevance, relevance
+from foveate.look.relevance import Relevance, relevance, rolled
 from inside_toys import language, language_model, translating
 from test_look_capture import recurrent as small_rnn
 from test_look_capture import transformer

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.look.patching import Answers, margin, restored, shared, streams
+from foveate.look.perturbations import Answers, margin, restored, shared, streams
 from foveate.look.relevance import Embedded
 from foveate.look.views import find
 from foveate.look.views.options import Question

@@ -14,7 +14,6 @@ from foveate.errors import UserError
 from foveate.look.draw.analyses import lens, permutation, principal, states, surfaces
 from foveate.look.draw.charts import line_chart
 from foveate.look.draw.scene import SceneDrawing
-from foveate.look.measure import CROSS, breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
 from foveate.look.perturbations import (
     direction,
     importance,
@@ -22,6 +21,7 @@ from foveate.look.perturbations import (
     surface,
     without_positions,
 )
+from foveate.look.records import CROSS, breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
 from foveate.look.stages import backwards, over_steps, stages_by_name
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.nn.positions import NoPosition, Position, Rotary

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from foveate.errors import UserError
-from foveate.look import measure
+from foveate.look import records
 from foveate.look.records import AttentionRecord, block_of
 from tolerances import ROW, close
 
@@ -69,9 +69,9 @@ HEADS = np.stack([COPY, MIRROR, EVEN])
 
 
 def test_figures_of_heads() -> None:
-    close(measure.entropy(HEADS), [0, 0, np.log2(5)], terms=ROW)
-    close(measure.confidence(HEADS), [1, 1, 0.2])
-    straight, mirrored, even = measure.diagonality(HEADS)
+    close(records.entropy(HEADS), [0, 0, np.log2(5)], terms=ROW)
+    close(records.confidence(HEADS), [1, 1, 0.2])
+    straight, mirrored, even = records.diagonality(HEADS)
     assert straight == 1
     assert mirrored == pytest.approx(1 - np.mean([1, 0.5, 0, 0.5, 1]))
     assert mirrored < even < straight

@@ -21,15 +21,20 @@ from foveate.errors import UserError
 from foveate.look.draw.analyses import lens
 from foveate.look.draw.colors import Hue
 from foveate.look.draw.maps import AttentionDrawing
-from foveate.look.flow import rollout
 from foveate.look.perturbations import importance
-from foveate.look.relevance import relevance
+from foveate.look.relevance import relevance, rollout
 from foveate.look.views import VIEWS, ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.look.views.series import NAMES, place_errors
-from foveate.look.views.text import bracketed, by_length, differences, grouped, in_order
+from foveate.look.views.text import (
+    Watched,
+    bracketed,
+    by_length,
+    differences,
+    grouped,
+    in_order,
+)
 from foveate.look.views.training import panel, smoothed
-from foveate.look.views.watching import Watched
 from foveate.run import Run, passes
 from foveate.tasks.metrics import bleu, chrf, interval
 from foveate.tasks.objectives import CrossEntropy

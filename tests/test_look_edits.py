@@ -17,7 +17,7 @@ from foveate.decode.beam import Beam
 from foveate.decode.constraints import DecodingBatch
 from foveate.decode.search import Greedy
 from foveate.look.edits import Change, PositionOf, edit, force, patch, silence, silenced
-from foveate.look.hooks import capture
+from foveate.look.hooks import capture, chosen
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.nn.attention import Attention
 from test_look_capture import SOURCE, TARGET, recurrent, taps, transformer
@@ -65,34 +65,28 @@ def result(model: EncoderDecoder, search: Any) -> list[tuple[list[int], Any]]:
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize(
-    "change",
-    [silence(0), uniform(), diagonal(offset=1), force(torch.eye(3, 5).flip(1))],
-    ids=["silence", "uniform", "diagonal", "force"],
+    ("change", "weights"),
+    [
+        (silence(), torch.zeros(3, 5)),
+        (uniform(), torch.full((3, 5), 0.2)),
+        (diagonal(), torch.eye(3, 5)),
+        (diagonal(offset=1), torch.eye(4, 5)[1:]),
+        (force(torch.eye(3, 5).flip(1)), torch.eye(3, 5).flip(1)),
+    ],
+    ids=["silence", "uniform", "diagonal", "offset", "force"],
 )
-def test_a_change_is_the_same_step_by_step(build, change) -> None:
-    model = build()
-    with torch.no_grad(), edit(model, {"cross_attention": change}):
-        whole, steps = model(SOURCE, TARGET), stepped(model, SOURCE, TARGET)
-        again = stepped(model, SOURCE, TARGET)  # a new state begins anew
+def test_a_change_gives_its_weights_at_once_and_step_by_step(build, change, weights) -> None:
+    model, changes = build(), {"cross_attention": change}
+    with torch.no_grad(), edit(model, changes), capture(model, "cross_attention") as maps:
+        whole = model(SOURCE, TARGET)
+    with torch.no_grad(), capture(model, "cross_attention") as later, edit(model, changes):
+        steps = stepped(model, SOURCE, TARGET)
+    with torch.no_grad(), edit(model, changes):
+        assert torch.equal(steps, stepped(model, SOURCE, TARGET))  # a new state begins anew
     close(whole, steps)
-    assert torch.equal(steps, again)
     assert differ(whole, model(SOURCE, TARGET), terms=MODEL)
-
-
-@pytest.mark.parametrize("build", BUILDS)
-def test_weights_are_those_that_were_asked_for(build: Callable[[], EncoderDecoder]) -> None:
-    model = build()
-    eye = torch.eye(3, 5)
-    expected = {uniform(): torch.full((3, 5), 0.2), diagonal(): eye}
-    expected[force(eye.flip(1))] = eye.flip(1)
-    for change, weights in expected.items():
-        changes = {"cross_attention": change}
-        with edit(model, changes), capture(model, "cross_attention") as maps:
-            model(SOURCE, TARGET)
-        with capture(model, "cross_attention") as steps, edit(model, changes):
-            stepped(model, SOURCE, TARGET)
-        for seen in (*maps.values(), *steps.values()):
-            close(seen, weights.expand_as(seen), terms=ROW)
+    for seen in (*maps.values(), *later.values()):
+        close(seen, weights.expand_as(seen), terms=ROW)
 
 
 def test_what_may_not_be_seen_stays_unseen() -> None:
@@ -117,8 +111,11 @@ def test_what_may_not_be_seen_stays_unseen() -> None:
 def test_patched_weights_make_another_input_look_the_same(build) -> None:
     model = build()
     other = SOURCE.flip(1)[:1]
-    with capture(model) as clean:
-        model(other, TARGET[:1])
+    with torch.no_grad(), capture(model) as clean:
+        plain = model(other, TARGET[:1])
+    with torch.no_grad(), edit(model, {"decoder": patch(clean)}):  # what it did itself
+        close(model(other, TARGET[:1]), plain, terms=ROW)
+        close(stepped(model, other, TARGET[:1]), plain)
     with edit(model, {"cross_attention": patch(clean, 0)}), capture(model) as maps:
         model(SOURCE, TARGET)
     for name, weights in clean.items():
@@ -126,17 +123,6 @@ def test_patched_weights_make_another_input_look_the_same(build) -> None:
             close(maps[name][:, :1], weights[:, :1].expand(2, -1, -1, -1))
             rest = maps[name][:, 1:]
             assert not rest.numel() or differ(rest, weights[:, 1:].expand_as(rest))
-
-
-@pytest.mark.parametrize("build", BUILDS)
-def test_patching_what_a_model_did_itself_changes_nothing(build) -> None:
-    model = build()
-    source, target = SOURCE[:1], TARGET[:1]
-    with torch.no_grad(), capture(model) as maps:
-        plain = model(source, target)
-    with torch.no_grad(), edit(model, {"decoder": patch(maps)}):
-        close(model(source, target), plain, terms=ROW)
-        close(stepped(model, source, target), plain)
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -171,12 +157,19 @@ def test_rows_of_hypotheses_stand_where_they_stand() -> None:
         assert (weights.argmax(-1) == min(step, 4)).all()
 
 
-def test_edits_are_applied_in_order() -> None:
+def test_edits_are_applied_in_order_and_places_may_be_words() -> None:
     model = transformer()
     with edit(model, {"decoder": uniform(), CROSS: silence(1)}), capture(model) as maps:
         model(SOURCE, TARGET)
     close(maps[CROSS][:, 0], torch.tensor(0.2))
     assert not maps[CROSS][:, 1].any()
+    words = ["decoder.layers.1.cross_attention:1", "encoder", f"{CROSS}:0"]
+    for places, silent in ((words, [CROSS, "encoder"]), (["layers.0:1", "layers.0"], ["layers.0"])):
+        with edit(model, silenced(places)), capture(model) as maps:
+            model(SOURCE, TARGET)
+        assert {n for n, w in maps.items() if not w.any()} == {*chosen(model, silent)}
+    with pytest.raises(ConfigError, match="'encoder:first': write PLACE:HEAD,HEAD"):
+        silenced(["encoder:first"])
 
 
 @pytest.mark.parametrize(
@@ -196,20 +189,6 @@ def test_what_cannot_be_is_told(changes: dict[str, Change], message: str) -> Non
         model(SOURCE, TARGET)
     assert set(taps(model)) == {None}
     assert not any(module._forward_pre_hooks for module in model.modules())
-
-
-def test_places_in_words() -> None:
-    model = transformer()
-    words = ["decoder.layers.1.cross_attention:1", "encoder", f"{CROSS}:0"]
-    with edit(model, silenced(words)), capture(model) as maps:
-        model(SOURCE, TARGET)
-    silent = {name for name, weights in maps.items() if not weights.any()}
-    assert silent == {CROSS, *(n for n in maps if n.startswith("encoder"))}
-    with edit(model, silenced(["layers.0:1", "layers.0"])), capture(model, "layers.0") as maps:
-        model(SOURCE, TARGET)
-    assert not any(weights.any() for weights in maps.values())
-    with pytest.raises(ConfigError, match="'encoder:first': write PLACE:HEAD,HEAD"):
-        silenced(["encoder:first"])
 
 
 def test_models_of_others_too() -> None:

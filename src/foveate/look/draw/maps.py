@@ -14,7 +14,7 @@ from pydantic import Field
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.page import Cover, PageGroup, assemble, json_of
+from foveate.look.draw.page import PageGroup, assemble
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, visible
 from foveate.look.draw.terminal import ability, cut, matrix, wrap
 from foveate.look.records import (
@@ -377,6 +377,4 @@ def attention_page(records: Sequence[AttentionRecord]) -> str:
         PageGroup(title=d.title, notes=d.notes, drawings=[d.model_copy(update=UNTITLED)])
         for d in drawings
     ]
-    exact = ["numbers are exact to 0.00002"]
-    cover = Cover(title="Attention", groups=[d.title for d in drawings], notes=exact)
-    return assemble(cover, list(map(json_of, groups)))
+    return assemble("Attention", groups, ["numbers are exact to 0.00002"])

@@ -10,8 +10,10 @@ from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.search import token_log_probabilities
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import AttentionRecord, Maps, Units
+from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.models.transformer import TransformerDecoder
+from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.spec import Tokens
 
 
@@ -65,3 +67,20 @@ def language_model(**fields: Any) -> LanguageModel:
     config = LanguageModel.Config(decoder=TransformerDecoder.Config(**sizes | fields))
     model: LanguageModel = config.build(Tokens(20)).eval()
     return model
+
+
+def built(encoder: Any, decoder: Any) -> EncoderDecoder:
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder)
+    return config.build(Tokens(20), Tokens(20)).eval()
+
+
+def transformer(**encoder: Any) -> EncoderDecoder:
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 8}
+    own = TransformerEncoder.Config(**sizes | encoder)
+    return built(own, TransformerDecoder.Config(**sizes))
+
+
+def recurrent(**encoder: Any) -> EncoderDecoder:
+    sizes: dict[str, Any] = {"embedding_size": 8, "hidden_size": 8}
+    decoder = RecurrentDecoder.Config(**sizes, attention=RecurrentAttention())
+    return built(RecurrentEncoder.Config(**sizes | encoder), decoder)

@@ -141,31 +141,24 @@ STEPS = [
 ]
 
 
-def test_numbers_are_those_given() -> None:
+def test_lanes_have_the_numbers_given_and_every_form_marks_the_answer(tmp_path: Path) -> None:
     view = lanes(STEPS, [0, 3, 5], "Un chat")
     arrays = view.arrays()
     assert arrays["step"].tolist() == [0, 0, 0, 1, 1, 2]
     assert arrays["parent"].tolist() == [-1, -1, -1, 0, 1, 3]
     close(arrays["log_p"], 2 * arrays["score"])
-    [drawing] = view.drawings()
-    assert drawing.steps == STEPS and drawing.best == [0, 3, 5]
-
-
-def test_the_text_has_every_beginning_and_marks_the_answer() -> None:
-    text = lanes(STEPS, [0, 3, 5], "Un chat").text(width=100)
-    lines = text.splitlines()
-    assert lines[1] == "  1  [Un] -0.10  Une -2.00  $x$ -3.00×"
-    assert lines[2] == "  2  [chat] -0.50  ⟨U+202E⟩</b> -2.50×"
-    assert lines[3] == "  3  [</s>] -0.60■"
+    assert (view.steps, view.best) == (STEPS, [0, 3, 5])
+    assert view.text(width=100).splitlines()[1:4] == [
+        "  1  [Un] -0.10  Une -2.00  $x$ -3.00×",
+        "  2  [chat] -0.50  ⟨U+202E⟩</b> -2.50×",
+        "  3  [</s>] -0.60■",
+    ]
     assert all(len(line) <= 30 for line in lanes(STEPS).text(width=30).splitlines()[:3])
-
-
-def test_the_figure_joins_children_with_their_parents(tmp_path: Path) -> None:
-    ax = lanes(STEPS, [0, 3, 5]).figure().axes[0]
+    ax = view.figure().axes[0]
     ends = {tuple(zip(*map(list, line.get_data()), strict=True)) for line in ax.lines}
     assert ends == {((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 0), (2, 0))}
     assert len(ax.texts) == 6 and any("$x$" in text.get_text() for text in ax.texts)
-    svg = lanes(STEPS, [0, 3, 5]).save(tmp_path / "b.svg").read_text("utf-8")
+    svg = view.save(tmp_path / "b.svg").read_text("utf-8")
     assert "chat" in svg and "\u202e" not in svg
 
 

@@ -130,19 +130,18 @@ class CausalSelfAttention(nn.Module):
 
 
 def test_an_attention_of_ones_own_is_found_by_its_name() -> None:
-    modules = [CausalSelfAttention(fused) for fused in (True, False)]
-    modules[1].load_state_dict(modules[0].state_dict())
-    x = torch.randn(2, 5, 8)
-    result = []
-    for module in modules:
+    fused, plain = (CausalSelfAttention(fused) for fused in (True, False))
+    plain.load_state_dict(fused.state_dict())
+    x, seen = torch.randn(2, 5, 8), []
+    for module in (fused, plain):
         model = nn.Sequential(module)
-        plain = model(x)
+        output = model(x)
         with capture(model) as maps:
-            assert torch.equal(model(x), plain)
+            assert torch.equal(model(x), output)
         rows_are_whole(maps)
-        result.append(maps["0"])
-    close(result[0], result[1], terms=ROW)
-    assert (result[0].triu(1) == 0).all()
+        seen.append(maps["0"])
+    close(*seen, terms=ROW)
+    assert (seen[0].triu(1) == 0).all()
 
 
 SMALL: dict[str, Any] = {"vocab_size": 20, "attn_implementation": "sdpa"}
@@ -172,7 +171,11 @@ MADE: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 def hugging_face(kind: str) -> Any:
     model, config, fields = MADE[kind]
-    return getattr(transformers, model)(getattr(transformers, f"{config}Config")(**fields)).eval()
+    return built(model, config, fields).eval()
+
+
+def built(model: str, config: str, fields: dict[str, Any]) -> Any:
+    return getattr(transformers, model)(getattr(transformers, f"{config}Config")(**fields))
 
 
 def inputs(kind: str) -> dict[str, Tensor]:
@@ -279,8 +282,7 @@ EVERY: dict[str, tuple[dict[str, Any], int]] = {
 
 
 def every(kind: str) -> Any:
-    config = getattr(transformers, f"{kind}Config")(**EVERY[kind][0])
-    return getattr(transformers, f"{kind}Model")(config)
+    return built(f"{kind}Model", kind, EVERY[kind][0])
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -398,15 +400,12 @@ class StrangeAttention(nn.Module):
         return odds / odds.sum(-1, keepdim=True) @ x
 
 
-def test_what_is_not_understood_is_named_in_a_warning_beside_what_is() -> None:
+def test_what_is_not_understood_or_never_called_is_named_in_a_warning() -> None:
     model = nn.Sequential(CausalSelfAttention(True), StrangeAttention())
     message = r"the weights of 1 \(StrangeAttention\) are not captured"
     with pytest.warns(UserWarning, match=message), capture(model) as maps:
         model(torch.randn(1, 4, 8))
     assert list(maps) == ["0"]
-
-
-def test_attentions_that_are_never_called_are_named() -> None:
     warned = pytest.warns(UserWarning, match="no weights were captured: nothing called 0; run ")
     with warned, capture(nn.Sequential(nn.MultiheadAttention(8, 2))) as maps:
         pass

@@ -19,9 +19,8 @@ from foveate.models.recurrent import RecurrentDecoder
 from foveate.nn.context import probed
 from foveate.nn.spec import Tokens
 from foveate.run import Run
-from inside_toys import language, language_model, translating
+from inside_toys import language, language_model, recurrent, transformer, translating
 from small_runs import invoked
-from test_look_capture import recurrent, transformer
 from tolerances import MODEL, near
 
 A, B = torch.tensor([4, 9, 6]), torch.tensor([5, 9, 11])

@@ -11,34 +11,12 @@ from torch import nn
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.analyses import (
-    gates,
-    gradients,
-    lens,
-    permutation,
-    principal,
-    states,
-    surfaces,
-)
+from foveate.look import records
+from foveate.look.draw import analyses
 from foveate.look.draw.charts import line_chart
 from foveate.look.draw.scene import SceneDrawing
-from foveate.look.perturbations import (
-    direction,
-    importance,
-    shuffled,
-    surface,
-    without_positions,
-)
-from foveate.look.records import (
-    CROSS,
-    ENCODER,
-    breadth,
-    kind_of,
-    kinds_of,
-    on_diagonal,
-    on_sink,
-    spread,
-)
+from foveate.look.perturbations import direction, importance, shuffled, surface, without_positions
+from foveate.look.records import CROSS, ENCODER, kind_of, kinds_of
 from foveate.look.relevance import by_distance, influence
 from foveate.look.stages import backwards, gates_of, over_steps, stages_by_name
 from foveate.models.classic import WindowDecoder
@@ -49,8 +27,7 @@ from foveate.nn.context import DecoderState
 from foveate.nn.positions import NoPosition, Position, Rotary
 from foveate.nn.recurrent import Cell, LSTMCell
 from foveate.nn.spec import Tokens
-from inside_toys import language, language_model, translating
-from test_look_capture import recurrent, transformer
+from inside_toys import language, language_model, recurrent, transformer, translating
 from tolerances import MODEL, ROW, close, near, rounding
 
 SOURCE, TARGET = torch.tensor([4, 9, 6, 11]), torch.tensor([7, 8])
@@ -117,20 +94,20 @@ def test_kinds_are_named_by_the_labels_of_the_map() -> None:
 
 def test_the_measures_by_hand() -> None:
     causal = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]], np.float32)
-    assert on_diagonal(causal) == pytest.approx((1 + 0.5 + 0.6) / 3)
-    assert on_diagonal(causal, -1) == pytest.approx((0.5 + 0.2) / 2)
-    assert on_sink(causal) == pytest.approx(1.7 / 3)
+    assert records.on_diagonal(causal) == pytest.approx((1 + 0.5 + 0.6) / 3)
+    assert records.on_diagonal(causal, -1) == pytest.approx((0.5 + 0.2) / 2)
+    assert records.on_sink(causal) == pytest.approx(1.7 / 3)
     entropy = -(0.4 * np.log2(0.2) + 0.6 * np.log2(0.6))
-    assert breadth(causal) == near((1 + entropy / np.log2(3)) / 2, terms=ROW)
-    assert spread(causal) == pytest.approx(2 / 3)
-    assert on_diagonal(np.stack([causal, causal])).shape == (2,)
+    assert records.breadth(causal) == near((1 + entropy / np.log2(3)) / 2, terms=ROW)
+    assert records.spread(causal) == pytest.approx(2 / 3)
+    assert records.on_diagonal(np.stack([causal, causal])).shape == (2,)
 
 
 @pytest.mark.parametrize("order", ["pre", "post"])
 def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str) -> None:
     model = language_model(norm_order=order)
     forced = language(model, TEXT)
-    view = lens(forced, "small")
+    view = analyses.lens(forced, "small")
     read = torch.nn.functional.pad(TEXT, (1, 0), value=2)[None]
     decoder: Any = model.decoder
     whole = decoder.layers
@@ -153,9 +130,9 @@ def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str) -> None:
 
 
 def test_the_lens_of_a_pair_and_of_none() -> None:
-    assert lens(translating(transformer(), SOURCE, TARGET)).values.shape == (3, 3)
+    assert analyses.lens(translating(transformer(), SOURCE, TARGET)).values.shape == (3, 3)
     with pytest.raises(ConfigError, match="stack of layers, as Transformers have"):
-        lens(translating(recurrent(), SOURCE, TARGET))
+        analyses.lens(translating(recurrent(), SOURCE, TARGET))
 
 
 def test_changes_are_those_of_a_shuffled_source() -> None:
@@ -181,7 +158,7 @@ def test_positions_come_off_and_back(kind: str) -> None:
     before = forced.scores()
     with without_positions(model) as count:
         assert count == 2
-    view = permutation(forced)
+    view = analyses.permutation(forced)
     assert np.array_equal(forced.scores(), before)
     drawn = changes(view)
     assert min(drawn["with positions"]) > 0 == max(drawn["without them"])
@@ -204,9 +181,9 @@ def changes(view: SceneDrawing) -> dict[str, list[float]]:
 
 
 def test_recurrence_and_a_causal_mask_know_the_order() -> None:
-    rnn = changes(permutation(translating(recurrent(), SOURCE, TARGET)))
+    rnn = changes(analyses.permutation(translating(recurrent(), SOURCE, TARGET)))
     assert [*rnn] == ["with positions"] and max(rnn["with positions"]) > 0
-    masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
+    masked = analyses.permutation(language(language_model(position=NoPosition.Config()), TEXT))
     assert max(changes(masked)["with positions"]) > 0
 
 
@@ -223,18 +200,18 @@ def test_states_are_those_of_the_cells_in_reading_order() -> None:
     back = back.flip(1)
     close(torch.cat((forth, back), -1), values, terms=ROW)
     assert [backwards(name) for name in names] == [False, True, False, True]
-    view = states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
-    path, shares = principal(forth[0].numpy())
+    view = analyses.states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
+    path, shares = analyses.principal(forth[0].numpy())
     distances = np.linalg.norm(forth[0, :-1] - forth[0, 1:], axis=-1)
     close(np.linalg.norm(np.diff(path, axis=0), axis=-1), distances)
     np.testing.assert_array_equal(np.stack([view.x, view.curves[0].y], axis=1), path[:, :2])
     assert view.labels == ["a", "b", "c", "d"] and f"{shares[0]:.0%}" in view.across
     with pytest.raises(UserError, match="1 states: a path needs two"):
-        states(forth[0, :1].numpy(), ["a"])
+        analyses.states(forth[0, :1].numpy(), ["a"])
 
 
 def test_principal_components_of_a_line_are_the_line() -> None:
-    path, shares = principal(1 + np.outer(np.arange(5.0), [3, 4, 0]))
+    path, shares = analyses.principal(1 + np.outer(np.arange(5.0), [3, 4, 0]))
     np.testing.assert_allclose(np.abs(np.diff(path[:, 0])), 5, atol=1e-9)
     np.testing.assert_allclose(shares, [1, 0, 0], atol=1e-9)
 
@@ -263,7 +240,7 @@ def test_the_surface_of_a_bowl_is_a_paraboloid() -> None:
         for column, alpha in enumerate(np.linspace(-0.5, 0.5, 5)):
             expected = float((weight + alpha * item + beta * other).square().sum() / 2)
             assert result[row, column] == near(expected, terms=MODEL)
-    view = surfaces({"bowl": result, "flat": np.full((5, 5), result[2, 2])}, reach=0.5)
+    view = analyses.surfaces({"bowl": result, "flat": np.full((5, 5), result[2, 2])}, reach=0.5)
     values = view.sheets[0].values.array
     np.testing.assert_allclose(values, np.log10(result / result.min()), atol=1e-9)
     first, second = view.sheets
@@ -323,7 +300,7 @@ def test_elman_s_gradient_falls_by_a_factor_a_step_and_leaves_the_model_alone() 
     assert (np.diff(g) < 0).all()
     assert torch.equal(decoder(IDS, None), before)
     assert not decoder.stem._forward_hooks
-    close(gradients({"elman": norms(decoder)}).arrays()["elman"], g / g[0])
+    close(analyses.gradients({"elman": norms(decoder)}).arrays()["elman"], g / g[0])
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -341,12 +318,12 @@ def test_capturing_gates_changes_nothing(cell: str) -> None:
 def test_the_picture_of_gates_shows_the_liveliest_units_over_the_words() -> None:
     still, lively = torch.full((1, 3, 5), 0.5), torch.full((1, 3, 5), 0.5)
     lively[0, :, 3] = torch.tensor([0.0, 1.0, 0.0])
-    view = gates({"reset": still, "update": lively}, ["a", "b", "c"], units=1)
+    view = analyses.gates({"reset": still, "update": lively}, ["a", "b", "c"], units=1)
     assert [sheet.title for sheet in view.sheets] == ["reset gate", "update gate"]
     np.testing.assert_array_equal(view.sheets[1].values.array, [[0, 1, 0]])
     assert view.sheets[1].rows == ["3"]
     with pytest.raises(ValueError, match="no gates"):
-        gates({}, [])
+        analyses.gates({}, [])
 
 
 def test_numbers_remembered_are_those_that_were_given() -> None:

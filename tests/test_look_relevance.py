@@ -32,9 +32,8 @@ from foveate.look.relevance import (
 from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.run import Run
-from inside_toys import language, language_model, translating
+from inside_toys import language, language_model, recurrent, transformer, translating
 from small_runs import invoked
-from test_look_capture import recurrent, transformer
 from tolerances import ROW, close, rounding
 
 PAIR, TEXT = Question(text="the dog runs", target="le chien court"), Question(text="the dog runs")
@@ -309,25 +308,27 @@ def by_differences(forced: ForcedPass, name: str, t: int) -> NDArray[np.float64]
     return result
 
 
-@pytest.mark.parametrize("t", [1, 2])
-def test_of_a_single_attention_it_is_the_gradient_by_differences(t: int) -> None:
-    """RNNsearch: one head, one layer, so R = (∇A ⊙ A)⁺ in the row of the word."""
-    forced = translating(recurrent().double(), torch.tensor([4, 9, 6]), torch.tensor([7, 8]))
-    expected = np.maximum(by_differences(forced, "decoder.cross_attention", t)[0, t], 0)
-    seen = relevance(forced).maps["decoder.cross_attention"][0, t]
-    np.testing.assert_allclose(seen, expected / max(expected.sum(), 1e-12), rtol=1e-2, atol=1e-3)
+def last_layers(kind: str) -> tuple[ForcedPass, list[str]]:
+    """RNNsearch with its one attention, or a language model of two layers."""
+    if kind == "rnn":
+        pair = torch.tensor([4, 9, 6]), torch.tensor([7, 8])
+        return translating(recurrent().double(), *pair), ["decoder.cross_attention"]
+    model = language_model(num_layers=2).double()
+    names = [f"decoder.layers.{n}.self_attention" for n in range(2)]
+    return language(model, torch.tensor([4, 5, 6])), names
 
 
-def test_of_layers_it_is_their_gradients_by_the_rules() -> None:
-    forced, t = language(language_model(num_layers=2).double(), torch.tensor([4, 5, 6])), 3
+@pytest.mark.parametrize(("kind", "t"), [("rnn", 1), ("rnn", 2), ("language", 3)])
+def test_it_is_their_gradients_by_differences_by_the_rules(kind: str, t: int) -> None:
+    forced, names = last_layers(kind)
     of = Relevance()
-    for name in ("decoder.layers.0.self_attention", "decoder.layers.1.self_attention"):
+    for name in names:
         of.add(name, np.maximum(by_differences(forced, name, t), 0).mean(axis=0))
-    expected = (of.decoder - np.eye(4))[t]
-    seen = relevance(forced).maps["decoder.self_attention"]
-    expected /= max(expected.sum(), 1e-12)
+    expected = of.source if of.decoder is None else of.decoder - np.eye(len(of.decoder))
+    [seen] = relevance(forced).maps.values()
+    expected = expected[t] / max(expected[t].sum(), 1e-12)
     np.testing.assert_allclose(seen[0, t], expected, rtol=1e-2, atol=1e-3)
-    assert not np.triu(seen[0], 1).any()
+    assert kind == "rnn" or not np.triu(seen[0], 1).any()
 
 
 def test_looking_leaves_nothing_behind() -> None:

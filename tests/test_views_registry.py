@@ -23,7 +23,7 @@ from foveate.look.draw.analyses import lens
 from foveate.look.draw.colors import Hue
 from foveate.look.draw.maps import AttentionDrawing
 from foveate.look.perturbations import importance
-from foveate.look.relevance import relevance, rollout
+from foveate.look.relevance import rollout
 from foveate.look.views import VIEWS, ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.look.views.series import NAMES, place_errors
@@ -228,10 +228,8 @@ def test_the_n_best_are_those_of_the_search(run: Run) -> None:
 
 
 def test_words_are_compared_with_a_reference_in_its_order() -> None:
-    before, after = (
-        ["the", "cat", "sat", "on", "a", "mat"],
-        ["the", "dog", "sat", "on", "mat", "today"],
-    )
+    before = ["the", "cat", "sat", "on", "a", "mat"]
+    after = ["the", "dog", "sat", "on", "mat", "today"]
     assert list(texts.differences(before, after)) == ["cat → dog", "−a", "+today"]
     assert list(texts.differences(before, before)) == []
     assert texts.bracketed(["A", "x", "y", "C"], ["A", "B", "C"]) == "A [x y] C"
@@ -354,12 +352,15 @@ def forced(run: Run) -> Any:
     return passes.forced(run.task, run.model, "b a", "B A")
 
 
-@pytest.mark.parametrize(("name", "method"), [("rollout", rollout), ("relevance", relevance)])
-def test_flow_is_drawn_over_the_words(run: Run, name: str, method: Any) -> None:
-    view = draw(name, run, **ASKED)
-    assert np.array_equal(view.array, method(forced(run)).select("cross_attention"))
+def test_flow_is_drawn_over_the_words(run: Run) -> None:
+    view = draw("rollout", run, **ASKED)
+    assert np.array_equal(view.array, rollout(forced(run)).select("cross_attention"))
     assert (view.rows, view.columns) == (["B", "A", "</s>"], ["b", "a", "</s>"])
-    assert draw(name, run, **ASKED, block="decoder.self_attention").columns == ["<s>", "B", "A"]
+    assert draw("rollout", run, **ASKED, block="decoder.self_attention").columns == [
+        "<s>",
+        "B",
+        "A",
+    ]
 
 
 def test_ablation_and_lens_are_of_the_example(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Ablation, kinds of heads, lens, permutation, states, surface, gradients: tested by truth."""
+"""Ablation, lens, permutation, states, loss surface, gradients, gates: tested by truth."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -6,17 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look import records
 from foveate.look.draw import analyses
 from foveate.look.draw.charts import line_chart
 from foveate.look.draw.scene import SceneDrawing
 from foveate.look.perturbations import direction, importance, shuffled, surface, without_positions
-from foveate.look.records import CROSS, ENCODER, kind_of, kinds_of
 from foveate.look.relevance import by_distance, influence
 from foveate.look.stages import backwards, gates_of, over_steps, stages_by_name
 from foveate.models.classic import WindowDecoder
@@ -50,57 +47,6 @@ def test_a_heads_worth_is_what_is_lost_when_its_output_is_zero() -> None:
         attention.output.weight[:, :8] = 0  # head 0
     expected = (before - np.concatenate([forced.scores() for forced in passes])).mean()
     assert lost["decoder.layers.1.self_attention"][0] == near(expected, terms=ROW)
-
-
-def soft(rows: NDArray[np.floating], share: float = 0.7) -> NDArray[np.float32]:
-    return np.asarray(share * rows + (1 - share) / rows.shape[-1], np.float32)
-
-
-EYE, SINK, LONGER = np.eye(6), np.zeros((6, 6)), np.zeros((3, 6))
-SINK[:, 0] = LONGER[[0, 1, 2], [0, 2, 5]] = 1  # LONGER: the same places, further apart
-
-
-@pytest.mark.parametrize(
-    ("kind", "weights", "offsets"),
-    [
-        ("same token", soft(EYE), ENCODER),
-        ("previous token", soft(np.eye(6, k=-1) + np.diag([1, 0, 0, 0, 0, 0])), ENCODER),
-        ("next token", soft(np.eye(6, k=1) + np.diag([0, 0, 0, 0, 0, 1])), ENCODER),
-        ("sink", soft(SINK), ENCODER),
-        ("broad", soft(EYE, 0), ENCODER),
-        ("no pattern", soft(EYE[[3, 0, 5, 1, 4, 2]], 0.35), ENCODER),
-        ("no pattern", soft(EYE[::-1]), ENCODER),
-        ("aligning", soft(EYE[::-1]), CROSS),
-        ("diagonal", soft(EYE), CROSS),
-        ("diagonal", soft(LONGER), CROSS),
-        ("sink", soft(SINK), CROSS),
-        ("no pattern", soft(np.ones((1, 4)), 0), CROSS),
-    ],
-)
-def test_heads_that_were_made_so_are_called_so(kind, weights, offsets) -> None:
-    assert kind_of(weights, offsets) == kind
-
-
-def test_kinds_are_named_by_the_labels_of_the_map() -> None:
-    """A decoder's row is the word that it produces: the word read last stands before that one."""
-    made = np.stack([soft(EYE), 0 * soft(EYE), soft(EYE[::-1])])
-    names = ("encoder.layers.0.self_attention", "decoder.self_attention", "decoder.cross_attention")
-    assert kinds_of(dict.fromkeys(names, made)) == {
-        names[0]: ["same token", "silenced", "no pattern"],
-        names[1]: ["previous token", "silenced", "no pattern"],
-        names[2]: ["diagonal", "silenced", "aligning"],
-    }
-
-
-def test_the_measures_by_hand() -> None:
-    causal = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]], np.float32)
-    assert records.on_diagonal(causal) == pytest.approx((1 + 0.5 + 0.6) / 3)
-    assert records.on_diagonal(causal, -1) == pytest.approx((0.5 + 0.2) / 2)
-    assert records.on_sink(causal) == pytest.approx(1.7 / 3)
-    entropy = -(0.4 * np.log2(0.2) + 0.6 * np.log2(0.6))
-    assert records.breadth(causal) == near((1 + entropy / np.log2(3)) / 2, terms=ROW)
-    assert records.spread(causal) == pytest.approx(2 / 3)
-    assert records.on_diagonal(np.stack([causal, causal])).shape == (2,)
 
 
 @pytest.mark.parametrize("order", ["pre", "post"])

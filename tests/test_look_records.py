@@ -252,16 +252,59 @@ def test_padding_is_cut_and_never_weight() -> None:
 
 
 # ------------------------------ Figures of heads, on maps whose figures are known
-COPY = np.eye(5, dtype=np.float32)
-MIRROR = COPY[:, ::-1].copy()
-EVEN = np.full((5, 5), 0.2, np.float32)
-HEADS = np.stack([COPY, MIRROR, EVEN])
-
-
 def test_figures_of_heads() -> None:
-    close(records.entropy(HEADS), [0, 0, np.log2(5)], terms=ROW)
-    close(records.confidence(HEADS), [1, 1, 0.2])
-    straight, mirrored, even = records.diagonality(HEADS)
-    assert straight == 1
+    copy, even = np.eye(5, dtype=np.float32), np.full((5, 5), 0.2, np.float32)
+    heads = np.stack([copy, copy[:, ::-1], even])
+    close(records.entropy(heads), [0, 0, np.log2(5)], terms=ROW)
+    close(records.confidence(heads), [1, 1, 0.2])
+    straight, mirrored, broad = records.diagonality(heads)
     assert mirrored == pytest.approx(1 - np.mean([1, 0.5, 0, 0.5, 1]))
-    assert mirrored < even < straight
+    assert mirrored < broad < straight == 1
+    causal = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]], np.float32)
+    assert records.on_diagonal(causal) == pytest.approx((1 + 0.5 + 0.6) / 3)
+    assert records.on_diagonal(causal, -1) == pytest.approx((0.5 + 0.2) / 2)
+    assert records.on_sink(causal) == pytest.approx(1.7 / 3)
+    entropy = -(0.4 * np.log2(0.2) + 0.6 * np.log2(0.6))
+    assert records.breadth(causal) == near((1 + entropy / np.log2(3)) / 2, terms=ROW)
+    assert records.spread(causal) == pytest.approx(2 / 3)
+    assert records.on_diagonal(np.stack([causal, causal])).shape == (2,)
+
+
+def soft(rows: NDArray[np.floating], share: float = 0.7) -> NDArray[np.float32]:
+    return np.asarray(share * rows + (1 - share) / rows.shape[-1], np.float32)
+
+
+EYE, SINK, LONGER = np.eye(6), np.zeros((6, 6)), np.zeros((3, 6))
+SINK[:, 0] = LONGER[[0, 1, 2], [0, 2, 5]] = 1  # LONGER: the same places, further apart
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights", "offsets"),
+    [
+        ("same token", soft(EYE), records.ENCODER),
+        ("previous token", soft(np.eye(6, k=-1) + np.diag([1, 0, 0, 0, 0, 0])), records.ENCODER),
+        ("next token", soft(np.eye(6, k=1) + np.diag([0, 0, 0, 0, 0, 1])), records.ENCODER),
+        ("sink", soft(SINK), records.ENCODER),
+        ("broad", soft(EYE, 0), records.ENCODER),
+        ("no pattern", soft(EYE[[3, 0, 5, 1, 4, 2]], 0.35), records.ENCODER),
+        ("no pattern", soft(EYE[::-1]), records.ENCODER),
+        ("aligning", soft(EYE[::-1]), records.CROSS),
+        ("diagonal", soft(EYE), records.CROSS),
+        ("diagonal", soft(LONGER), records.CROSS),
+        ("sink", soft(SINK), records.CROSS),
+        ("no pattern", soft(np.ones((1, 4)), 0), records.CROSS),
+    ],
+)
+def test_heads_that_were_made_so_are_called_so(kind, weights, offsets) -> None:
+    assert records.kind_of(weights, offsets) == kind
+
+
+def test_kinds_are_named_by_the_labels_of_the_map() -> None:
+    """A decoder's row is the word that it produces: the word read last stands before that one."""
+    made = np.stack([soft(EYE), 0 * soft(EYE), soft(EYE[::-1])])
+    names = ("encoder.layers.0.self_attention", "decoder.self_attention", "decoder.cross_attention")
+    assert records.kinds_of(dict.fromkeys(names, made)) == {
+        names[0]: ["same token", "silenced", "no pattern"],
+        names[1]: ["previous token", "silenced", "no pattern"],
+        names[2]: ["diagonal", "silenced", "aligning"],
+    }

@@ -1,4 +1,4 @@
-"""How much of each input reaches each output: rollout, gradients over time, five relevances."""
+"""Rollout, gradients over time, relevance by five methods: how inputs reach the outputs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress

@@ -117,8 +117,8 @@ class Watched:
 
     def instead(self, partial: PartialHypothesis) -> tuple[Alternatives, list[str]]:
         """Return the alternatives to the last token of a partial hypothesis, and their texts."""
-        before, alternatives = self.before(partial)[-NEAR:], self.watch.instead(partial)
-        return alternatives, [self.task.token_text(before, token) for token in alternatives.tokens]
+        before, others = self.before(partial)[-NEAR:], self.watch.instead(partial)
+        return others, [self.task.token_text(before, token) for token in others.tokens]
 
     def node(self, partial: PartialHypothesis) -> Node:
         """Return a partial hypothesis in the form in which it is drawn."""

@@ -15,9 +15,10 @@ from torch.nn.functional import cosine_similarity
 from foveate.config import ConfigError
 from foveate.look.foreign import ForeignAttention
 from foveate.look.hooks import ForcedPass, HookPoint, calls_of, hook_points, tapped, tensors_in
-from foveate.look.perturbations import Figures, output_of, stems_of
+from foveate.look.perturbations import output_of, stems_of
 from foveate.look.records import AttentionRecord, Maps, block_of
 
+Figures = NDArray[np.float64]
 Rows = dict[str, Figures]  # by side: (N, S), what each of S inputs adds to each of N scores
 TINY = 1e-12
 POINTS = 50  # on the path of integrated gradients

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1
 from foveate.decode.engine import Hypothesis
-from foveate.look.flow import by_distance
+from foveate.look.relevance import by_distance
 from foveate.look.views.demos.networks import (
     NARROW,
     SMALL,

@@ -121,6 +121,20 @@ def _times(left: Values, right: Values) -> Values:
     return left @ right if of_matrices else left * right
 
 
+# Operators from those that bind least; one without a sign binds as a sign of a product does.
+LEVELS: list[dict[str, Callable[[Values, Values], Values]]] = [
+    {"+": np.add, "−": np.subtract},
+    {"⊙": np.multiply},
+    {"·": np.dot, "/": np.divide, "": _times},
+]
+PRODUCT = 2
+PAIRS: dict[str, Callable[[Values, Values], Values]] = {  # in brackets
+    "=": lambda a, b: float(a == b),
+    ";": lambda a, b: np.concatenate((a, b)),
+    ",": lambda a, b: (a, b),
+}
+
+
 class Reader:
     """Reads an expression by descent: sums of products of factors."""
 
@@ -153,33 +167,17 @@ class Reader:
             raise ValueError(f"{self.text!r} cannot be read from {self.token!r}")
         return term
 
-    def sum(self) -> Term:
-        if self.token == "−":
-            self._next()
-            first = self.element_by_element()
-            term: Term = lambda s: -first(s)  # noqa: E731
-        else:
-            term = self.element_by_element()
-        while self.token in ("+", "−"):
-            sign, left = self._next(), term
-            right = self.element_by_element()
-            term = _both(np.add if sign == "+" else np.subtract, left, right)
-        return term
-
-    def element_by_element(self) -> Term:
-        """Products between ⊙, which binds less than a product without a sign."""
-        term = self.product()
-        while self.token == "⊙":
-            self._next()
-            term = _both(np.multiply, term, self.product())
-        return term
-
-    def product(self) -> Term:
-        term = self.factor()
-        while self.token in ("·", "/") or self._begins():
-            sign = self._next() if self.token in ("·", "/") else ""
-            joins = {"·": np.dot, "/": np.divide, "": _times}[sign]
-            term = _both(joins, term, self.factor())
+    def sum(self, level: int = 0) -> Term:
+        """Operators of a level of `LEVELS`, between what those that bind more have joined."""
+        if level == len(LEVELS):
+            return self.factor()
+        negative = level == 0 and self.token == "−" and self._next()
+        joins, term = LEVELS[level], self.sum(level + 1)
+        if negative:
+            term = _both(np.multiply, lambda s: -1.0, term)
+        while self.token and (self.token in joins or ("" in joins and self._begins())):
+            sign = self._next() if self.token in joins else ""
+            term = _both(joins[sign], term, self.sum(level + 1))
         return term
 
     def _begins(self) -> bool:
@@ -213,9 +211,9 @@ class Reader:
         if kind == "name":
             return lambda s: _valued(token, s)
         if kind == "over":
-            return _over(*token.split("_"), self.product())
+            return _over(*token.split("_"), self.sum(PRODUCT))
         if kind == "function":
-            argument = self.factor() if token != "max" or self.token != "(" else self._pair()
+            argument = self.atom() if self.token == "(" else self.factor()
             return lambda s: _applied(token, argument(s), s)
         if token in ("|", "‖"):
             self.inside = token
@@ -229,21 +227,10 @@ class Reader:
 
     def _bracket(self, end: str) -> Term:
         term = self.sum()
-        if self.token in ("=", ";"):
-            sign, left = self._next(), term
-            right = self.sum()
-            joins = {"=": lambda a, b: float(a == b), ";": lambda a, b: np.concatenate((a, b))}
-            term = _both(joins[sign], left, right)
+        if self.token in PAIRS:
+            term = _both(PAIRS[self._next()], term, self.sum())
         self._take(end)
         return term
-
-    def _pair(self) -> Term:
-        self._take("(")
-        first = self.sum()
-        self._take(",")
-        second = self.sum()
-        self._take(")")
-        return lambda s: (first(s), second(s))
 
 
 def _both(join: Callable[[Values, Values], Values], left: Term, right: Term) -> Term:

@@ -174,7 +174,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
 def test_the_check_can_fail() -> None:
     page = (
         "`foveate frobnicate RUN`, `foveate translate RUN --beamsize 3`, `--nope`,\n`make nothing`,"
-        "`nn/attentions.py`, `look/measure.py::none`, `foveate.nn.nothing`, `train.max_step`,\n"
+        "`nn/attentions.py`, `look/records.py::none`, `foveate.nn.nothing`, `train.max_step`,\n"
         "[x](gone.md)\n\n    echo a | foveate translate RUN --colour\n"
     )
     assert len(list(faults(ROOT / "README.md", page))) == 10

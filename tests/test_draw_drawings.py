@@ -1,9 +1,11 @@
-"""Drawings: a browser and a notebook get the numbers of their arrays, as JSON of a kind."""
+"""Drawings: every form has the numbers of their arrays; what lies over a picture is the tint."""
 
 import base64
 import io
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pydantic
@@ -13,17 +15,20 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
+from foveate.errors import UserError
 from foveate.look.draw.charts import PanelGrid, line_chart
+from foveate.look.draw.colors import EVEN, OVERLAYS, enlarged, tinted
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.figures import picture_bytes
 from foveate.look.draw.kinds import AnyDrawing
 from foveate.look.draw.maps import attention, heads
 from foveate.look.draw.parts import Numbers
-from foveate.look.draw.pictures import over_picture, picture_drawing
+from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
 from foveate.look.draw.sheets import SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word
 from foveate.look.records import AttentionRecord
-from tolerances import close
+from test_draw_charts import BARS, TABLE, WORDS
+from tolerances import ROW, close
 
 ANY = pydantic.TypeAdapter(AnyDrawing)
 TYPES = {"u16": np.dtype("<u2"), "f32": np.dtype("<f4")}
@@ -72,8 +77,19 @@ def test_numbers_that_json_lacks(tmp_path: Path) -> None:
 PIXELS = np.arange(3 * 8 * 12, dtype=np.uint8).reshape(3, 8, 12)
 CELLS = [f"{row},{column}" for row in range(2) for column in range(3)]
 WEIGHTS = np.array([[[0.1, 0.2, 0.3, 0.4, 0, 0], [0, 0, 0, 0, 0.25, 0.75]]], np.float32)
-MAPS = {"decoder.cross_attention": WEIGHTS}
-RECORD = AttentionRecord(MAPS, {"": ["A", "b\n"]}, {"": CELLS}, "x.png")
+RECORD = AttentionRecord(
+    {"decoder.cross_attention": WEIGHTS, "decoder.self_attention": WEIGHTS[:, :, 4:]},
+    {"": ["A", "b\n"]}, {"cross_attention": CELLS, "self_attention": ["<s>", "A"]}, "x.png → $x$",
+)  # fmt: skip
+
+
+def patches(labels: list[str]) -> AttentionRecord:
+    size = len(labels)
+    weights = np.stack([np.eye(size), np.full((size, size), 1 / size)]).astype(np.float32)
+    maps = {f"encoder.layers.{n}.self_attention": weights for n in range(2)}
+    return AttentionRecord(maps, {"": labels}, {"": labels}, title="x.png → 3")
+
+
 X = np.array([1.0, 2.0, 4.0])
 CURVES = line_chart(
     X, {"a": X**2, "b": np.array([1, np.nan, 3])}, "step", "y", bands={"a": (X, X**3)},
@@ -88,8 +104,12 @@ VIEWS: dict[str, Drawing] = {
     "sheets": SHEETS,
     "path": PATH,
     "picture": over_picture(RECORD, PIXELS),
+    "patches": over_picture(patches(["[class]", *CELLS]), PIXELS[:1], head=1),
     "attention": attention(RECORD, head=0),
     "heads": heads(RECORD),
+    "words": WORDS,
+    "bars": BARS,
+    "table": TABLE,
 }
 
 
@@ -105,6 +125,12 @@ def test_drawings_are_json_of_a_kind_and_have_every_form(name: str, tmp_path: Pa
         assert ANY.validate_json(text).model_dump_json(by_alias=True) == text
     for ending in ("png", "svg", "pdf", "html", "json", "npz", "txt"):
         assert VIEWS[name].save(tmp_path / f"v.{ending}").stat().st_size > 20
+    again = VIEWS[name].save(tmp_path / "again.svg").read_bytes()
+    assert again == (tmp_path / "v.svg").read_bytes()
+    page = (tmp_path / "v.html").read_text("utf-8")
+    assert not re.search(r"""(src|href)\s*=\s*["']?http""", page), "the page needs no network"
+    if isinstance(VIEWS[name], PictureDrawing):
+        assert "data:image/png" in page and b"x.png \xe2\x86\x92 " in again
 
 
 def test_lines_have_their_numbers_bands_and_marks() -> None:
@@ -143,7 +169,7 @@ def test_a_picture_has_its_pixels_and_what_lies_over_them() -> None:
 
 def test_attention_has_its_weights_and_what_is_shown_first() -> None:
     [drawing] = VIEWS["attention"].drawings()
-    [block] = drawing.blocks
+    block, _ = drawing.blocks
     close(unpacked(block.layers[0]), WEIGHTS)
     assert (block.row_means, block.model_dump()["rows"]) == ("producing", ["A", "b⟨U+000A⟩"])
     assert (drawing.block, drawing.head, drawing.form) == ("decoder.cross_attention", 0, "matrix")
@@ -160,3 +186,65 @@ def test_a_caption_wider_than_the_figure_is_wrapped(caption: str, taller: bool) 
     assert (pixels.shape[0] > height + 1) == taller
     for edge in (pixels[:, :8], pixels[:, -8:]):  # nothing touches it
         assert np.all(edge == pixels[0, 0])
+
+
+# ---- Over pictures: what is drawn is what was looked at
+def test_without_weight_there_is_the_picture_and_under_all_of_it_no_grey() -> None:
+    grey = np.linspace(0, 1, 12).reshape(3, 4)
+    np.testing.assert_array_equal(tinted(grey, np.zeros((3, 4))), np.stack([grey] * 3, axis=-1))
+    black, white = tinted(np.array([0.0, 1.0]), np.ones(2))
+    assert (white > black).all()
+    for colour in (black, white):
+        assert colour[0] - colour[2] > 0.5  # orange: red and blue are told apart by every eye
+    grid = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    np.testing.assert_array_equal(enlarged(grid, 4, 9)[::2, ::3], grid)
+    assert enlarged(grid, 4, 9).shape == (4, 9)
+    assert enlarged(grid, 5, 7).shape == (5, 7)  # a grid that does not divide the picture
+
+
+def test_a_broad_look_is_pale_and_a_narrow_one_is_not() -> None:
+    opacity, even = OVERLAYS["row"].levels, np.full((4, 5), 1 / 20)
+    close(opacity(even), 1 / EVEN)
+    narrow = even * 0.5
+    narrow[1, 2] += 0.5
+    result = opacity(narrow)
+    assert result[1, 2] == 1
+    close(result / result[1, 2], narrow / narrow[1, 2])  # follows the weight
+    for small in (np.zeros((2, 2)), np.array([[0.2, 0.1]])):  # never more than 1
+        np.testing.assert_array_equal(opacity(small), small)
+    np.testing.assert_array_equal(OVERLAYS["absolute"].levels(even), even)
+
+
+@pytest.mark.parametrize("scale", OVERLAYS)
+def test_what_is_drawn_is_the_tint_of_the_weights(scale: str) -> None:
+    weights = np.array([[[0.7, 0.1, 0.2, 0.0]], [[0.7, 0.1, 0.2, 0.0]]], np.float32)
+    places = {"": ["0,0", "0,1", "1,0", "1,1"]}
+    record = AttentionRecord({"cross_attention": weights}, {"": ["dog"]}, places, title="x")
+    view = over_picture(record, np.full((1, 4, 4), 128, np.uint8), scale=scale)
+    plain, panel, legend = view.figure().axes
+    drawn = np.asarray(panel.images[0].get_array())
+    opacity = OVERLAYS[scale].levels(np.array([[0.7, 0.1], [0.2, 0.0]]))
+    close(drawn, tinted(np.full((4, 4), 128 / 255), enlarged(opacity, 4, 4)), terms=ROW)
+    assert np.asarray(plain.images[0].get_array()).shape == (4, 4, 3)
+    assert [text.get_text() for text in panel.texts] == ["most 70%", ""]
+    assert legend.get_ylabel() == OVERLAYS[scale].caption
+
+
+def test_a_panel_for_each_word_or_for_each_layer_of_what_the_class_token_saw() -> None:
+    assert "A     1,0  40%" in VIEWS["picture"].text()
+    view: Any = VIEWS["patches"]
+    assert [overlay.title for overlay in view.overlays] == ["layer 0", "layer 1"]
+    assert view.arrays()["weights"].shape == (2, 2, 3)
+    close(view.arrays()["weights"], 1 / 7, terms=ROW)
+    assert view.overlays[0].note == "[class] 14%"
+    assert "seen by [class] · head 1" in view.text()
+    view = over_picture(patches(CELLS), PIXELS, head=0)  # the mean of all
+    close(view.arrays()["weights"], 1 / 6, terms=ROW)
+
+
+def test_a_path_names_its_places_and_words_are_none() -> None:
+    assert "      2    9.0    2.0" in PATH.text()
+    with pytest.raises(ValueError, match="its columns are not positions"):
+        over_picture(RECORD, PIXELS, block="self_attention")
+    with pytest.raises(UserError, match="no block 'other'"):
+        over_picture(RECORD, PIXELS, block="other")

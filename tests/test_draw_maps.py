@@ -73,6 +73,15 @@ def test_masked_cells_are_not_painted() -> None:
     np.testing.assert_array_equal(painted, causal[0] == 0)
 
 
+def test_hostile_words_are_drawn_as_they_are(tmp_path: Path) -> None:
+    view = attention(record_page(words=HOSTILE))
+    for ending in ("png", "svg", "json", "html", "txt", "npz"):
+        view.save(tmp_path / f"a.{ending}")
+    svg = (tmp_path / "a.svg").read_text("utf-8")
+    assert "<script" not in svg and "$x^{" in svg
+    assert json.loads((tmp_path / "a.json").read_text("utf-8"))["rows"] == HOSTILE
+
+
 def test_drawing_disturbs_nothing(record: AttentionRecord, tmp_path: Path) -> None:
     before, known = dict(matplotlib.rcParams), set(sys.modules)
     ax = Figure().add_subplot()
@@ -121,17 +130,6 @@ def test_a_notebook_gets_a_frame_a_picture_and_a_text(record: AttentionRecord) -
     assert "\x1b" not in bundle["text/plain"]
 
 
-def test_hostile_words_are_drawn_as_they_are(tmp_path: Path) -> None:
-    words = ["$x^{", "</text><script>", "日本", "مرحبا", "a\nb", "\ud800", "\u202e", ""]
-    weights = np.eye(8, dtype=np.float32)[None]
-    view = attention(AttentionRecord({"cross_attention": weights}, {"": words}, {"": words}))
-    for ending in ("png", "svg", "json", "html", "txt", "npz"):
-        view.save(tmp_path / f"a.{ending}")
-    svg = (tmp_path / "a.svg").read_text("utf-8")
-    assert "<script" not in svg and "$x^{" in svg
-    assert json.loads((tmp_path / "a.json").read_text("utf-8"))["rows"] == words
-
-
 def test_heads_are_drawn_layer_by_layer(record: AttentionRecord) -> None:
     view = heads(record)
     many = AttentionRecord({"cross_attention": np.full((64, 2, 2), 0.5, np.float32)}, {}, {})
@@ -152,7 +150,7 @@ def test_heads_are_drawn_layer_by_layer(record: AttentionRecord) -> None:
 
 # ---- What goes into the page: the right numbers, nothing that acts, and no more than it can hold
 HOSTILE = ["</script><img src=x onerror=alert(1)>", "<!--", "\u2028", "a\nb", "\ud800", "😀"]
-HOSTILE.append("مرحبا")
+HOSTILE += ["مرحبا", "$x^{", "</text><script>", "日本", "\u202e", ""]
 
 
 def record_page(size: int = 3, heads: int = 2, words: list[str] | None = None) -> AttentionRecord:
@@ -169,39 +167,21 @@ def parts(text: str, opening: str) -> list[Any]:
     return [json.loads(part) for part in found]
 
 
-def cover(text: str) -> Any:
-    return parts(text, 'id="page"')[0]
-
-
-def groups(text: str) -> list[Any]:
-    return parts(text, 'class="group"')
-
-
-def test_nothing_in_the_page_asks_for_anything_else() -> None:
-    text = maps.attention_page([record_page(words=HOSTILE)])
+def test_nothing_in_the_page_asks_for_anything_else_and_words_end_no_element() -> None:
+    text = maps.attention_page([record_page(words=HOSTILE)] * 7)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
-    script = re.findall(r"<script>(.*?)</script>", text, re.S)
-    assert len(script) == 1
-    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    [script] = re.findall(r"<script>(.*?)</script>", text, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in policy
     own = text.replace("http://www.w3.org/2000/svg", "").replace("url(#", "")  # a part of the page
     assert not re.search(r"https?://|src=\"|@import|url\(", own)
-
-
-def test_hostile_words_end_no_element() -> None:
-    text = maps.attention_page([record_page(words=HOSTILE)])
-    assert text.count("</script>") == 3 and "<img" not in text and "\u2028" not in text
-    (sentence,) = groups(text)
-    (block,) = sentence["drawings"][0]["blocks"]
-    assert block["rows"][0] == HOSTILE[0]
-    assert block["rows"][3:5] == ["a⟨U+000A⟩b", "⟨U+D800⟩"]
-
-
-def test_a_page_has_a_group_for_each_sentence() -> None:
-    text = maps.attention_page([record_page()] * 7)
-    assert len(groups(text)) == len(cover(text)["groups"]) == 7
+    assert text.count("</script>") == 2 + 7 and "<img" not in text and "\u2028" not in text
+    [cover], groups = parts(text, 'id="page"'), parts(text, 'class="group"')
+    assert len(groups) == len(cover["groups"]) == 7
+    rows = groups[0]["drawings"][0]["blocks"][0]["rows"]
+    assert rows[0] == HOSTILE[0] and rows[3:5] == ["a⟨U+000A⟩b", "⟨U+D800⟩"]
 
 
 def test_long_sentences_lose_heads_first_then_words() -> None:

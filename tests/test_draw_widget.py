@@ -33,6 +33,10 @@ def test_numbers_go_beside_the_drawings_as_bytes() -> None:
     assert (drawing["title"], numbers["data"], numbers["url"]) == ("a <b>", "", "array:0")
     steps = np.frombuffer(made.arrays[0], "<u2").reshape(numbers["shape"])
     close(steps / 65535, WEIGHTS)
+    heard: list[object] = []
+    made.observe(lambda change: heard.append(change["new"]), "selection")
+    made.selection = {"layer": 0, "row": 1}  # what is chosen is a trait
+    assert heard == [{"layer": 0, "row": 1}]
 
 
 def test_arrays_are_counted_over_all_drawings() -> None:
@@ -43,13 +47,6 @@ def test_arrays_are_counted_over_all_drawings() -> None:
     assert urls == ["array:0", "array:1", "array:2"]
     assert [np.frombuffer(a, "<f4")[0] for a in made.arrays] == [0, 1, 2]
     assert sheets[2].values.data  # what was given is as it was
-
-
-def test_what_is_chosen_is_a_trait() -> None:
-    made, heard = attention(RECORD).widget(), []
-    made.observe(lambda change: heard.append(change["new"]), "selection")
-    made.selection = {"layer": 0, "row": 1}
-    assert heard == [{"layer": 0, "row": 1}]
 
 
 def test_without_anywidget_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

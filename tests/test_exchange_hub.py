@@ -25,7 +25,7 @@ from foveate.data.tokenizer import BOS, Tokenizer
 from foveate.engine.packed import load
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.importing import import_from
-from foveate.look.views.watching import Watched
+from foveate.look.views.text import Watched
 from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run, RunConfig, task_of
 from foveate.run.pack import pack

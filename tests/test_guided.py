@@ -23,8 +23,8 @@ from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation
 from grammar.pairs import pairs
+from inside_toys import recurrent
 from task_tools import fit
-from test_look_capture import recurrent
 from tolerances import near
 
 SIZE: dict[str, Any] = {"hidden_size": 32, "num_heads": 2, "num_layers": 1, "ffn_size": 32}

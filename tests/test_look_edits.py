@@ -17,14 +17,17 @@ from foveate.decode.beam import Beam
 from foveate.decode.constraints import DecodingBatch
 from foveate.decode.search import Greedy
 from foveate.look.edits import Change, PositionOf, edit, force, patch, silence, silenced
-from foveate.look.hooks import capture
+from foveate.look.hooks import capture, chosen, hook_points
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from foveate.models.recurrent import RecurrentEncoder
 from foveate.nn.attention import Attention
-from test_look_capture import SOURCE, TARGET, recurrent, taps, transformer
+from foveate.nn.spec import Tokens
+from inside_toys import recurrent, transformer
 from tolerances import MODEL, ROW, close, differ, near
 
 CROSS = "decoder.layers.1.cross_attention"
 BUILDS = [transformer, recurrent]
+SOURCE, TARGET = torch.randint(4, 20, (2, 5)), torch.randint(4, 20, (2, 3))
 
 
 def uniform(*heads: int) -> Change:
@@ -65,34 +68,28 @@ def result(model: EncoderDecoder, search: Any) -> list[tuple[list[int], Any]]:
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize(
-    "change",
-    [silence(0), uniform(), diagonal(offset=1), force(torch.eye(3, 5).flip(1))],
-    ids=["silence", "uniform", "diagonal", "force"],
+    ("change", "weights"),
+    [
+        (silence(), torch.zeros(3, 5)),
+        (uniform(), torch.full((3, 5), 0.2)),
+        (diagonal(), torch.eye(3, 5)),
+        (diagonal(offset=1), torch.eye(4, 5)[1:]),
+        (force(torch.eye(3, 5).flip(1)), torch.eye(3, 5).flip(1)),
+    ],
+    ids=["silence", "uniform", "diagonal", "offset", "force"],
 )
-def test_a_change_is_the_same_step_by_step(build, change) -> None:
-    model = build()
-    with torch.no_grad(), edit(model, {"cross_attention": change}):
-        whole, steps = model(SOURCE, TARGET), stepped(model, SOURCE, TARGET)
-        again = stepped(model, SOURCE, TARGET)  # a new state begins anew
+def test_a_change_gives_its_weights_at_once_and_step_by_step(build, change, weights) -> None:
+    model, changes = build(), {"cross_attention": change}
+    with torch.no_grad(), edit(model, changes), capture(model, "cross_attention") as maps:
+        whole = model(SOURCE, TARGET)
+    with torch.no_grad(), capture(model, "cross_attention") as later, edit(model, changes):
+        steps = stepped(model, SOURCE, TARGET)
+    with torch.no_grad(), edit(model, changes):
+        assert torch.equal(steps, stepped(model, SOURCE, TARGET))  # a new state begins anew
     close(whole, steps)
-    assert torch.equal(steps, again)
     assert differ(whole, model(SOURCE, TARGET), terms=MODEL)
-
-
-@pytest.mark.parametrize("build", BUILDS)
-def test_weights_are_those_that_were_asked_for(build: Callable[[], EncoderDecoder]) -> None:
-    model = build()
-    eye = torch.eye(3, 5)
-    expected = {uniform(): torch.full((3, 5), 0.2), diagonal(): eye}
-    expected[force(eye.flip(1))] = eye.flip(1)
-    for change, weights in expected.items():
-        changes = {"cross_attention": change}
-        with edit(model, changes), capture(model, "cross_attention") as maps:
-            model(SOURCE, TARGET)
-        with capture(model, "cross_attention") as steps, edit(model, changes):
-            stepped(model, SOURCE, TARGET)
-        for seen in (*maps.values(), *steps.values()):
-            close(seen, weights.expand_as(seen), terms=ROW)
+    for seen in (*maps.values(), *later.values()):
+        close(seen, weights.expand_as(seen), terms=ROW)
 
 
 def test_what_may_not_be_seen_stays_unseen() -> None:
@@ -117,8 +114,11 @@ def test_what_may_not_be_seen_stays_unseen() -> None:
 def test_patched_weights_make_another_input_look_the_same(build) -> None:
     model = build()
     other = SOURCE.flip(1)[:1]
-    with capture(model) as clean:
-        model(other, TARGET[:1])
+    with torch.no_grad(), capture(model) as clean:
+        plain = model(other, TARGET[:1])
+    with torch.no_grad(), edit(model, {"decoder": patch(clean)}):  # what it did itself
+        close(model(other, TARGET[:1]), plain, terms=ROW)
+        close(stepped(model, other, TARGET[:1]), plain)
     with edit(model, {"cross_attention": patch(clean, 0)}), capture(model) as maps:
         model(SOURCE, TARGET)
     for name, weights in clean.items():
@@ -126,17 +126,6 @@ def test_patched_weights_make_another_input_look_the_same(build) -> None:
             close(maps[name][:, :1], weights[:, :1].expand(2, -1, -1, -1))
             rest = maps[name][:, 1:]
             assert not rest.numel() or differ(rest, weights[:, 1:].expand_as(rest))
-
-
-@pytest.mark.parametrize("build", BUILDS)
-def test_patching_what_a_model_did_itself_changes_nothing(build) -> None:
-    model = build()
-    source, target = SOURCE[:1], TARGET[:1]
-    with torch.no_grad(), capture(model) as maps:
-        plain = model(source, target)
-    with torch.no_grad(), edit(model, {"decoder": patch(maps)}):
-        close(model(source, target), plain, terms=ROW)
-        close(stepped(model, source, target), plain)
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -171,12 +160,19 @@ def test_rows_of_hypotheses_stand_where_they_stand() -> None:
         assert (weights.argmax(-1) == min(step, 4)).all()
 
 
-def test_edits_are_applied_in_order() -> None:
+def test_edits_are_applied_in_order_and_places_may_be_words() -> None:
     model = transformer()
     with edit(model, {"decoder": uniform(), CROSS: silence(1)}), capture(model) as maps:
         model(SOURCE, TARGET)
     close(maps[CROSS][:, 0], torch.tensor(0.2))
     assert not maps[CROSS][:, 1].any()
+    words = ["decoder.layers.1.cross_attention:1", "encoder", f"{CROSS}:0"]
+    for places, silent in ((words, [CROSS, "encoder"]), (["layers.0:1", "layers.0"], ["layers.0"])):
+        with edit(model, silenced(places)), capture(model) as maps:
+            model(SOURCE, TARGET)
+        assert {n for n, w in maps.items() if not w.any()} == {*chosen(model, silent)}
+    with pytest.raises(ConfigError, match="'encoder:first': write PLACE:HEAD,HEAD"):
+        silenced(["encoder:first"])
 
 
 @pytest.mark.parametrize(
@@ -198,20 +194,6 @@ def test_what_cannot_be_is_told(changes: dict[str, Change], message: str) -> Non
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
-def test_places_in_words() -> None:
-    model = transformer()
-    words = ["decoder.layers.1.cross_attention:1", "encoder", f"{CROSS}:0"]
-    with edit(model, silenced(words)), capture(model) as maps:
-        model(SOURCE, TARGET)
-    silent = {name for name, weights in maps.items() if not weights.any()}
-    assert silent == {CROSS, *(n for n in maps if n.startswith("encoder"))}
-    with edit(model, silenced(["layers.0:1", "layers.0"])), capture(model, "layers.0") as maps:
-        model(SOURCE, TARGET)
-    assert not any(weights.any() for weights in maps.values())
-    with pytest.raises(ConfigError, match="'encoder:first': write PLACE:HEAD,HEAD"):
-        silenced(["encoder:first"])
-
-
 def test_models_of_others_too() -> None:
     model = torch.nn.Transformer(16, 2, 2, 2, 32, batch_first=True).eval()
     source, target = torch.randn(2, 6, 16), torch.randn(2, 4, 16)
@@ -226,3 +208,104 @@ def test_models_of_others_too() -> None:
     refused = pytest.raises(ConfigError, match="step by step the row of the query is unknown")
     with refused, edit(model, {CROSS: diagonal(1)}):
         model(source, target[:, :1])
+
+
+# ---- Seeing what attention does without changing it
+def taps(model: torch.nn.Module) -> list[object]:
+    return [m.tap for m in model.modules() if isinstance(m, Attention)]
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_nothing_is_changed_and_nothing_stays(build) -> None:  # type: ignore[no-untyped-def]
+    model = build()
+    plain = model(SOURCE, TARGET)
+    with capture(model) as maps:
+        seen = model(SOURCE, TARGET)
+    assert torch.equal(seen, plain) and set(taps(model)) == {None}
+    before = {name: weights.clone() for name, weights in maps.items()}
+    model(TARGET, SOURCE)
+    assert all(torch.equal(maps[name], weights) for name, weights in before.items())
+    seen.sum().backward()  # gradients flow while it is looked at
+    assert not any(weights.requires_grad for weights in maps.values())
+    assert all(p.grad is not None for p in model.parameters())
+    rnn = RecurrentEncoder.Config(embedding_size=8, hidden_size=8).build(Tokens(20))
+    with capture(rnn) as maps:  # which has no attention
+        rnn(SOURCE)
+    assert maps == {}
+
+
+def test_blocks_layers_and_patterns_can_be_named() -> None:
+    model = transformer()
+    encoder, own, cross = (
+        [f"{block}.layers.{layer}.{kind}_attention" for layer in range(2)]
+        for block, kind in (("encoder", "self"), ("decoder", "self"), ("decoder", "cross"))
+    )
+    for where, names in (
+        ("cross_attention", cross),
+        ("layers.1", [n for n in hook_points(model) if ".1." in n]),
+        ("encoder", encoder),
+        ("decoder.self_attention", own),
+        ("decoder.layers.?.cross*", cross),
+        (["encoder.layers.0", "cross_attention"], [encoder[0], *cross]),
+    ):
+        assert list(chosen(model, where)) == names
+
+
+@pytest.mark.parametrize("where", ["cross", "layers.2", ["encoder", "pooling"]])
+def test_a_name_that_fits_nothing_is_told(where: object) -> None:
+    with pytest.raises(ConfigError, match=r"no attention is called '.*'; there are: encoder"):
+        chosen(transformer(), where)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="this model has no attention"):
+        chosen(torch.nn.Linear(2, 2), "encoder")
+
+
+def test_what_would_not_fit_is_refused_before_the_second_layer() -> None:
+    model = transformer()
+    some = 4 * 2 * 2 * (5 * 5 + 5 * 5)  # bytes of the encoder's maps
+    with capture(model, "encoder", limit=some) as maps:
+        model(SOURCE, TARGET)
+    with (
+        pytest.raises(ConfigError, match=r"2 maps of 2 × 2 heads × 5 queries × 5 keys.*capture\("),
+        capture(model, "encoder", limit=some - 1) as maps,
+    ):
+        model(SOURCE, TARGET)
+    assert maps == {}
+    assert set(taps(model)) == {None}
+
+
+def test_what_is_seen_is_what_was_mixed_in_the_end() -> None:
+    model = transformer()
+    attention = model.decoder.layers[0].cross_attention  # type: ignore[union-attr,index]
+    plain = model(SOURCE, TARGET)
+    silence = attention.tap = lambda weights: weights * 0
+    silent = model(SOURCE, TARGET)
+    with capture(model, "cross_attention") as maps:
+        seen = model(SOURCE, TARGET)
+    assert torch.equal(seen, silent) and attention.tap is silence
+    assert differ(seen, plain)
+    assert not maps["decoder.layers.0.cross_attention"].any()
+
+
+def test_steps_of_a_search_are_joined_and_keys_that_are_not_there_yet_are_zero() -> None:
+    model = transformer()
+    with capture(model) as whole, torch.no_grad():
+        model(SOURCE, TARGET)
+    with capture(model) as steps, torch.no_grad():
+        search = DecoderSteps(model, model.encode(SOURCE))
+        for ids in TARGET.unbind(1):
+            search.step(ids)
+    assert steps.keys() == whole.keys()
+    for name, weights in whole.items():
+        close(steps[name], weights, terms=ROW, why=name)
+
+
+def test_steps_of_other_rows_are_refused_and_other_calls_kept_apart() -> None:
+    model = transformer()
+    with capture(model, "encoder") as maps:
+        model(SOURCE, TARGET)
+        model(SOURCE[:1], TARGET[:1])
+    assert [len(weights) for weights in maps.values()] == [2, 2, 1, 1]
+    assert list(maps)[2] == "encoder.layers.0.self_attention#2"
+    with pytest.raises(ConfigError, match="called for 2 rows and then for 1"), capture(model):
+        model(SOURCE, TARGET[:, :1])
+        model(SOURCE[:1], TARGET[:1, :1])

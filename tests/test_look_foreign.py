@@ -15,11 +15,19 @@ from torch import Tensor, nn
 from foveate.config import ConfigError
 from foveate.look.draw.analyses import lens
 from foveate.look.draw.maps import attention, heads, links
-from foveate.look.flow import rolled, rollout
-from foveate.look.hooks import ForcedPass, capture, chosen, hook_points
-from foveate.look.patching import restored
+from foveate.look.hooks import ForcedPass, capture, hook_points
+from foveate.look.perturbations import restored
 from foveate.look.records import AttentionRecord, Maps, Units
-from foveate.look.relevance import METHODS, by_occlusion, contrasted, faithfulness, relevance
+from foveate.look.relevance import (
+    METHODS,
+    by_occlusion,
+    contrasted,
+    faithfulness,
+    relevance,
+    rolled,
+    rollout,
+)
+from inside_toys import labels, reading
 from tolerances import ROW, close
 
 transformers = pytest.importorskip("transformers")
@@ -33,45 +41,6 @@ def rows_are_whole(maps: dict[str, Tensor]) -> None:
         close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_multi_head_attention_gives_the_weights_that_it_would_give(batch_first: bool) -> None:
-    attention = nn.MultiheadAttention(16, 4, batch_first=batch_first).eval()
-    x, keys = torch.randn(2, 5, 16), torch.randn(2, 7, 16)
-    if not batch_first:
-        x, keys = x.transpose(0, 1), keys.transpose(0, 1)
-    expected, weights = attention(x, keys, keys, average_attn_weights=False)
-    with torch.no_grad():
-        plain = attention(x, keys, keys, need_weights=False)[0]
-    with capture(nn.ModuleDict({"mixer": attention})) as maps:
-        seen, mean = attention(x, keys, keys)
-        again, nothing = attention(x, keys, keys, need_weights=False)
-    assert torch.equal(seen, expected)
-    assert torch.equal(again, plain)
-    assert nothing is None
-    close(mean, weights.mean(1), terms=ROW)
-    assert list(maps) == ["mixer", "mixer#2"]
-    for seen in maps.values():
-        close(seen, weights, terms=ROW)
-    assert "forward" not in attention.__dict__
-
-
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("sizes", [{}, {"kdim": 16, "vdim": 12}])
-def test_the_same_weights_given_back_give_the_same_output(batch_first, sizes) -> None:
-    attention = nn.MultiheadAttention(16, 4, batch_first=batch_first, **sizes).eval()
-    x, value = torch.randn(2, 5, 16), torch.randn(2, 5, sizes.get("vdim", 16))
-    if not batch_first:
-        x, value = x.transpose(0, 1), value.transpose(0, 1)
-    plain = attention(x, x, value)[0]
-    (point,) = hook_points(nn.ModuleList([attention])).values()
-    point.tap = lambda weights: weights.clone()
-    seen = attention(x, x, value)[0]
-    alone = attention(x[:, 0], x[:, 0], value[:, 0])[0]  # no batch
-    point.tap = None
-    close(seen, plain, terms=ROW)
-    close(alone, attention(x[:, 0], x[:, 0], value[:, 0])[0], terms=ROW)
-
-
 def test_keys_that_a_module_adds_can_be_seen_but_not_replaced() -> None:
     attention = nn.MultiheadAttention(8, 2, add_zero_attn=True, batch_first=True).eval()
     (point,) = hook_points(nn.ModuleList([attention])).values()
@@ -81,6 +50,33 @@ def test_keys_that_a_module_adds_can_be_seen_but_not_replaced() -> None:
     point.tap = lambda weights: weights
     with pytest.raises(ConfigError, match="adds keys of its own"):
         attention(x, x, x)
+    point.tap = None
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 16, "vdim": 12}])
+def test_multi_head_attention_gives_its_weights_and_takes_them_back(batch_first, sizes) -> None:
+    attention = nn.MultiheadAttention(16, 4, batch_first=batch_first, **sizes).eval()
+    inputs = torch.randn(2, 5, 16), torch.randn(2, 7, 16), torch.randn(2, 7, sizes.get("vdim", 16))
+    if not batch_first:
+        inputs = tuple(each.transpose(0, 1) for each in inputs)
+    expected, weights = attention(*inputs, average_attn_weights=False)
+    with torch.no_grad():
+        plain = attention(*inputs, need_weights=False)[0]
+    with capture(nn.ModuleDict({"mixer": attention})) as maps:
+        seen, mean = attention(*inputs)
+        again, nothing = attention(*inputs, need_weights=False)
+    assert torch.equal(seen, expected) and torch.equal(again, plain) and nothing is None
+    close(mean, weights.mean(1), terms=ROW)
+    assert list(maps) == ["mixer", "mixer#2"] and "forward" not in attention.__dict__
+    for seen in maps.values():
+        close(seen, weights, terms=ROW)
+    alone = tuple(each[:, 0] for each in inputs)  # no batch
+    (point,) = hook_points(nn.ModuleList([attention])).values()
+    expected_alone = attention(*alone)[0]
+    point.tap = torch.clone
+    close(attention(*inputs)[0], expected, terms=ROW)
+    close(attention(*alone)[0], expected_alone, terms=ROW)
     point.tap = None
 
 
@@ -134,19 +130,18 @@ class CausalSelfAttention(nn.Module):
 
 
 def test_an_attention_of_ones_own_is_found_by_its_name() -> None:
-    modules = [CausalSelfAttention(fused) for fused in (True, False)]
-    modules[1].load_state_dict(modules[0].state_dict())
-    x = torch.randn(2, 5, 8)
-    result = []
-    for module in modules:
+    fused, plain = (CausalSelfAttention(fused) for fused in (True, False))
+    plain.load_state_dict(fused.state_dict())
+    x, seen = torch.randn(2, 5, 8), []
+    for module in (fused, plain):
         model = nn.Sequential(module)
-        plain = model(x)
+        output = model(x)
         with capture(model) as maps:
-            assert torch.equal(model(x), plain)
+            assert torch.equal(model(x), output)
         rows_are_whole(maps)
-        result.append(maps["0"])
-    close(result[0], result[1], terms=ROW)
-    assert (result[0].triu(1) == 0).all()
+        seen.append(maps["0"])
+    close(*seen, terms=ROW)
+    assert (seen[0].triu(1) == 0).all()
 
 
 SMALL: dict[str, Any] = {"vocab_size": 20, "attn_implementation": "sdpa"}
@@ -176,7 +171,11 @@ MADE: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 def hugging_face(kind: str) -> Any:
     model, config, fields = MADE[kind]
-    return getattr(transformers, model)(getattr(transformers, f"{config}Config")(**fields)).eval()
+    return built(model, config, fields).eval()
+
+
+def built(model: str, config: str, fields: dict[str, Any]) -> Any:
+    return getattr(transformers, model)(getattr(transformers, f"{config}Config")(**fields))
 
 
 def inputs(kind: str) -> dict[str, Tensor]:
@@ -233,16 +232,6 @@ def test_a_hugging_face_model_writes_the_same_while_it_is_looked_at() -> None:
     rows_are_whole(maps)
 
 
-def test_capture_takes_some_layers() -> None:
-    model = hugging_face("bart")
-    with capture(model, ["cross_attention", "encoder.layers.0"]) as maps:
-        model(**inputs("bart"))
-    cross = [f"decoder.layers.{n}.cross_attention" for n in range(2)]
-    assert sorted(maps) == [*cross, "encoder.layers.0.self_attention"]
-    with pytest.raises(ConfigError, match=r"no attention is called 'layers.9'; there are: enc"):
-        chosen(model, "layers.9")
-
-
 def test_maps_become_one_record_with_the_tokens_of_both_sides() -> None:
     model = hugging_face("t5")
     with capture(model) as maps:
@@ -293,8 +282,7 @@ EVERY: dict[str, tuple[dict[str, Any], int]] = {
 
 
 def every(kind: str) -> Any:
-    config = getattr(transformers, f"{kind}Config")(**EVERY[kind][0])
-    return getattr(transformers, f"{kind}Model")(config)
+    return built(f"{kind}Model", kind, EVERY[kind][0])
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -412,15 +400,12 @@ class StrangeAttention(nn.Module):
         return odds / odds.sum(-1, keepdim=True) @ x
 
 
-def test_what_is_not_understood_is_named_in_a_warning_beside_what_is() -> None:
+def test_what_is_not_understood_or_never_called_is_named_in_a_warning() -> None:
     model = nn.Sequential(CausalSelfAttention(True), StrangeAttention())
     message = r"the weights of 1 \(StrangeAttention\) are not captured"
     with pytest.warns(UserWarning, match=message), capture(model) as maps:
         model(torch.randn(1, 4, 8))
     assert list(maps) == ["0"]
-
-
-def test_attentions_that_are_never_called_are_named() -> None:
     warned = pytest.warns(UserWarning, match="no weights were captured: nothing called 0; run ")
     with warned, capture(nn.Sequential(nn.MultiheadAttention(8, 2))) as maps:
         pass
@@ -429,25 +414,13 @@ def test_attentions_that_are_never_called_are_named() -> None:
 
 def text_of(model: Any, ids: Tensor) -> ForcedPass:
     """A text of a causal model of Hugging Face, each token predicted from those before it."""
-
-    def run() -> Tensor:
-        logits = model(ids[:, :-1], use_cache=False).logits[0].log_softmax(dim=-1)
-        return logits.gather(1, ids[0, 1:, None])[:, 0]
-
-    words = [f"w{i}" for i in ids[0].tolist()]
-
-    def label(maps: Maps, units: Units) -> AttentionRecord:
-        return AttentionRecord(dict(maps), {"": words[1:]}, {"": words[:-1]})
-
-    return ForcedPass(
-        model, run, label, words[1:], {"decoder": words[:-1]}, token=lambda i: f"w{i}", number=int,
-        blank=torch.zeros_like,
-    )  # fmt: skip
+    logits = lambda read: model(read, use_cache=False).logits  # noqa: E731
+    return reading(model, ids[0, :-1], ids[0, 1:], logits, number=int, blank=torch.zeros_like)
 
 
 def label_of(model: Any, ids: Tensor) -> ForcedPass:
     """A text of a classifier of Hugging Face, and log p of its label 1."""
-    words = [f"w{i}" for i in ids[0].tolist()]
+    words = labels(ids[0])
 
     def label(maps: Maps, units: Units) -> AttentionRecord:
         rows = {name: words if name.startswith("encoder") else ["1"] for name in maps}
@@ -457,9 +430,6 @@ def label_of(model: Any, ids: Tensor) -> ForcedPass:
         model, lambda: model(ids).logits.log_softmax(dim=-1)[0, 1][None], label, ["1"],
         {"encoder": words}, token=str, number=int, blank=torch.zeros_like, answer_at=0,
     )  # fmt: skip
-
-
-SIZES = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "labels"])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.look.patching import Answers, margin, restored, shared, streams
+from foveate.look.perturbations import Answers, margin, restored, shared, streams
 from foveate.look.relevance import Embedded
 from foveate.look.views import find
 from foveate.look.views.options import Question
@@ -19,9 +19,8 @@ from foveate.models.recurrent import RecurrentDecoder
 from foveate.nn.context import probed
 from foveate.nn.spec import Tokens
 from foveate.run import Run
-from inside_toys import language, language_model, translating
+from inside_toys import language, language_model, recurrent, transformer, translating
 from small_runs import invoked
-from test_look_capture import recurrent, transformer
 from tolerances import MODEL, near
 
 A, B = torch.tensor([4, 9, 6]), torch.tensor([5, 9, 11])

@@ -1,4 +1,4 @@
-"""Ablation, kinds of heads, logit lens, permutation, states, loss surface: tested by truth."""
+"""Ablation, lens, permutation, states, loss surface, gradients, gates: tested by truth."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -6,29 +6,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.analyses import lens, permutation, principal, states, surfaces
+from foveate.look.draw import analyses
 from foveate.look.draw.charts import line_chart
 from foveate.look.draw.scene import SceneDrawing
-from foveate.look.measure import CROSS, breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
-from foveate.look.perturbations import (
-    direction,
-    importance,
-    shuffled,
-    surface,
-    without_positions,
-)
-from foveate.look.stages import backwards, over_steps, stages_by_name
-from foveate.models.recurrent import RecurrentEncoder
+from foveate.look.perturbations import direction, importance, shuffled, surface, without_positions
+from foveate.look.relevance import by_distance, influence
+from foveate.look.stages import backwards, gates_of, over_steps, stages_by_name
+from foveate.models.classic import WindowDecoder
+from foveate.models.encoder_decoder import Decoder
+from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder
+from foveate.nn.context import DecoderState
 from foveate.nn.positions import NoPosition, Position, Rotary
 from foveate.nn.recurrent import Cell, LSTMCell
 from foveate.nn.spec import Tokens
-from inside_toys import language, language_model, translating
-from test_look_capture import recurrent, transformer
+from inside_toys import language, language_model, recurrent, transformer, translating
 from tolerances import MODEL, ROW, close, near, rounding
 
 SOURCE, TARGET = torch.tensor([4, 9, 6, 11]), torch.tensor([7, 8])
@@ -53,66 +49,11 @@ def test_a_heads_worth_is_what_is_lost_when_its_output_is_zero() -> None:
     assert lost["decoder.layers.1.self_attention"][0] == near(expected, terms=ROW)
 
 
-def soft(rows: NDArray[np.floating], share: float = 0.7) -> NDArray[np.float32]:
-    return np.asarray(share * rows + (1 - share) / rows.shape[-1], np.float32)
-
-
-EYE = np.eye(6)
-SINK = np.zeros((6, 6))
-SINK[:, 0] = 1
-MADE = {
-    "same token": soft(EYE),
-    "previous token": soft(np.eye(6, k=-1) + np.diag([1, 0, 0, 0, 0, 0])),
-    "next token": soft(np.eye(6, k=1) + np.diag([0, 0, 0, 0, 0, 1])),
-    "sink": soft(SINK),
-    "broad": np.full((6, 6), 1 / 6, np.float32),
-    "no pattern": soft(EYE[[3, 0, 5, 1, 4, 2]], 0.35),
-}
-
-
-@pytest.mark.parametrize("kind", MADE)
-def test_heads_that_were_made_so_are_called_so(kind: str) -> None:
-    assert kind_of(MADE[kind]) == kind
-
-
-def test_a_head_that_turns_the_order_round_aligns() -> None:
-    reverse = soft(EYE[::-1])
-    assert kind_of(reverse, CROSS) == "aligning"
-    assert kind_of(reverse) == "no pattern"
-    assert kind_of(soft(np.eye(6)), CROSS) == "diagonal"
-    assert kind_of(soft(SINK), CROSS) == "sink"
-    longer = np.zeros((3, 6))
-    longer[[0, 1, 2], [0, 2, 5]] = 1
-    assert kind_of(soft(longer), CROSS) == "diagonal"  # the same place, further apart
-    assert kind_of(np.full((1, 4), 0.25, np.float32), CROSS) == "no pattern"
-    result = kinds_of({"decoder.layers.0.cross_attention": np.stack([reverse, soft(SINK)])})
-    assert result == {"decoder.layers.0.cross_attention": ["aligning", "sink"]}
-
-
-def test_kinds_are_named_by_the_labels_of_the_map() -> None:
-    """A decoder's row is the word that it produces: the word read last stands before that one."""
-    made = np.stack([soft(EYE), np.zeros((6, 6), np.float32)])
-    kinds = kinds_of({f"{side}.layers.0.self_attention": made for side in ("encoder", "decoder")})
-    assert kinds["encoder.layers.0.self_attention"] == ["same token", "silenced"]
-    assert kinds["decoder.layers.0.self_attention"] == ["previous token", "silenced"]
-
-
-def test_the_measures_by_hand() -> None:
-    causal = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]], np.float32)
-    assert on_diagonal(causal) == pytest.approx((1 + 0.5 + 0.6) / 3)
-    assert on_diagonal(causal, -1) == pytest.approx((0.5 + 0.2) / 2)
-    assert on_sink(causal) == pytest.approx(1.7 / 3)
-    entropy = -(0.4 * np.log2(0.2) + 0.6 * np.log2(0.6))
-    assert breadth(causal) == near((1 + entropy / np.log2(3)) / 2, terms=ROW)
-    assert spread(causal) == pytest.approx(2 / 3)
-    assert on_diagonal(np.stack([causal, causal])).shape == (2,)
-
-
 @pytest.mark.parametrize("order", ["pre", "post"])
 def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str) -> None:
     model = language_model(norm_order=order)
     forced = language(model, TEXT)
-    view = lens(forced, "small")
+    view = analyses.lens(forced, "small")
     read = torch.nn.functional.pad(TEXT, (1, 0), value=2)[None]
     decoder: Any = model.decoder
     whole = decoder.layers
@@ -135,15 +76,9 @@ def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str) -> None:
 
 
 def test_the_lens_of_a_pair_and_of_none() -> None:
-    assert lens(translating(transformer(), SOURCE, TARGET)).values.shape == (3, 3)
+    assert analyses.lens(translating(transformer(), SOURCE, TARGET)).values.shape == (3, 3)
     with pytest.raises(ConfigError, match="stack of layers, as Transformers have"):
-        lens(translating(recurrent(), SOURCE, TARGET))
-
-
-def test_without_positions_an_encoder_reads_a_bag_of_words() -> None:
-    outputs, lost = shuffled(translating(transformer(position=NoPosition.Config()), SOURCE, TARGET))
-    assert outputs.max() < rounding()
-    assert abs(lost) < rounding()
+        analyses.lens(translating(recurrent(), SOURCE, TARGET))
 
 
 def test_changes_are_those_of_a_shuffled_source() -> None:
@@ -157,6 +92,9 @@ def test_changes_are_those_of_a_shuffled_source() -> None:
     expected = (after - plain[order]).norm(dim=-1) / plain[order].norm(dim=-1)
     close(outputs, expected[order.argsort()].numpy())
     assert outputs.min() > 1e-3
+    bag = translating(transformer(position=NoPosition.Config()), SOURCE, TARGET)
+    outputs, lost = shuffled(bag)  # without positions an encoder reads a bag of words
+    assert max(*outputs, abs(lost)) < rounding()
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned", "rope", "alibi"])
@@ -166,7 +104,7 @@ def test_positions_come_off_and_back(kind: str) -> None:
     before = forced.scores()
     with without_positions(model) as count:
         assert count == 2
-    view = permutation(forced)
+    view = analyses.permutation(forced)
     assert np.array_equal(forced.scores(), before)
     drawn = changes(view)
     assert min(drawn["with positions"]) > 0 == max(drawn["without them"])
@@ -189,9 +127,9 @@ def changes(view: SceneDrawing) -> dict[str, list[float]]:
 
 
 def test_recurrence_and_a_causal_mask_know_the_order() -> None:
-    rnn = changes(permutation(translating(recurrent(), SOURCE, TARGET)))
+    rnn = changes(analyses.permutation(translating(recurrent(), SOURCE, TARGET)))
     assert [*rnn] == ["with positions"] and max(rnn["with positions"]) > 0
-    masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
+    masked = analyses.permutation(language(language_model(position=NoPosition.Config()), TEXT))
     assert max(changes(masked)["with positions"]) > 0
 
 
@@ -208,18 +146,18 @@ def test_states_are_those_of_the_cells_in_reading_order() -> None:
     back = back.flip(1)
     close(torch.cat((forth, back), -1), values, terms=ROW)
     assert [backwards(name) for name in names] == [False, True, False, True]
-    view = states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
-    path, shares = principal(forth[0].numpy())
+    view = analyses.states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
+    path, shares = analyses.principal(forth[0].numpy())
     distances = np.linalg.norm(forth[0, :-1] - forth[0, 1:], axis=-1)
     close(np.linalg.norm(np.diff(path, axis=0), axis=-1), distances)
     np.testing.assert_array_equal(np.stack([view.x, view.curves[0].y], axis=1), path[:, :2])
     assert view.labels == ["a", "b", "c", "d"] and f"{shares[0]:.0%}" in view.across
     with pytest.raises(UserError, match="1 states: a path needs two"):
-        states(forth[0, :1].numpy(), ["a"])
+        analyses.states(forth[0, :1].numpy(), ["a"])
 
 
 def test_principal_components_of_a_line_are_the_line() -> None:
-    path, shares = principal(1 + np.outer(np.arange(5.0), [3, 4, 0]))
+    path, shares = analyses.principal(1 + np.outer(np.arange(5.0), [3, 4, 0]))
     np.testing.assert_allclose(np.abs(np.diff(path[:, 0])), 5, atol=1e-9)
     np.testing.assert_allclose(shares, [1, 0, 0], atol=1e-9)
 
@@ -235,44 +173,28 @@ class Bowl(nn.Module):
         return float(self.weight.square().sum() / 2)
 
 
-def test_directions_are_as_long_as_the_filters() -> None:
-    model = Bowl()
-    method, still = direction(model, torch.Generator().manual_seed(0))
-    close(method.norm(dim=1), model.weight.norm(dim=1))
-    assert not still.any()
-
-
 def test_the_surface_of_a_bowl_is_a_paraboloid() -> None:
     model = Bowl()
     weight = model.weight.detach().clone()
     result = surface(model, model.loss, steps=5, reach=0.5, seed=4)
     assert torch.equal(model.weight, weight)
     random = torch.Generator().manual_seed(4)
-    (item, _), (other, _) = direction(model, random), direction(model, random)
+    (item, still), (other, _) = direction(model, random), direction(model, random)
+    close(item.norm(dim=1), model.weight.norm(dim=1))  # as long as the filters
+    assert not still.any()
     for row, beta in enumerate(np.linspace(-0.5, 0.5, 5)):
         for column, alpha in enumerate(np.linspace(-0.5, 0.5, 5)):
             expected = float((weight + alpha * item + beta * other).square().sum() / 2)
             assert result[row, column] == near(expected, terms=MODEL)
-    view = surfaces({"bowl": result, "flat": np.full((5, 5), result[2, 2])}, reach=0.5)
+    view = analyses.surfaces({"bowl": result, "flat": np.full((5, 5), result[2, 2])}, reach=0.5)
     values = view.sheets[0].values.array
     np.testing.assert_allclose(values, np.log10(result / result.min()), atol=1e-9)
     first, second = view.sheets
     assert (first.least, first.most) == (second.least, second.most)
     assert "50 runs" in view.caption
-
-
-def test_weights_come_back_after_an_error() -> None:
-    model = Bowl()
-    weight = model.weight.detach().clone()
-
-    def fails() -> float:
-        raise RuntimeError("as wanted")
-
-    with pytest.raises(RuntimeError, match="as wanted"):
-        surface(model, fails, steps=3)
-    assert torch.equal(model.weight, weight)
-    with pytest.raises(ConfigError, match="give an odd number"):
-        surface(model, model.loss, steps=4)
+    with pytest.raises(ZeroDivisionError):
+        surface(model, lambda: 1 / 0, steps=3)
+    assert torch.equal(model.weight, weight)  # after an error too
 
 
 def test_labels_of_near_points_stand_apart() -> None:
@@ -282,3 +204,78 @@ def test_labels_of_near_points_stand_apart() -> None:
     figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
     assert not boxes[2].overlaps(boxes[3])
+
+
+# ---- Gradients over time, and gates
+IDS = torch.tensor([[4, 7, 5, 9, 6, 8]])
+SMALL = {"hidden_size": 8, "dropout": 0.0}
+NARROW = {"embedding_size": 8, "dropout": 0.0}
+
+
+def decoder_of(cell: str, **inputs: Any) -> Decoder:
+    config = {"cell": cell, "readout": "state", **SMALL, **NARROW, **inputs}
+    return RecurrentDecoder.Config.parse(config).build(Tokens(10), None).eval()
+
+
+def norms(decoder: Decoder) -> np.ndarray:
+    return influence(lambda: decoder(IDS, None), decoder.stem)
+
+
+def test_a_linear_map_is_heard_by_its_own_norm() -> None:
+    stem, last = nn.Embedding(10, 4), nn.Linear(4, 3, bias=False)
+    result = influence(lambda: last(stem(IDS)), stem, draws=2000)
+    expected = float(last.weight.detach().square().sum() / 3) ** 0.5  # E ‖vᵀW‖² = ‖W‖² / D
+    np.testing.assert_allclose(result.diagonal(), expected, rtol=0.1)
+    assert (result[~np.eye(6, dtype=bool)] == 0).all()
+
+
+def test_the_past_alone_is_heard_and_a_window_hears_no_further() -> None:
+    window = WindowDecoder.Config.parse({"order": 3, **SMALL, **NARROW}).build(Tokens(10), None)
+    whole = TransformerDecoder.Config.parse({"num_heads": 2, "num_layers": 1, **SMALL})
+    decoders = (decoder_of("rnn"), window.eval(), whole.build(Tokens(10), None).eval())
+    for decoder, reach in zip(decoders, (6, 2, 6), strict=True):
+        distance = np.subtract.outer(np.arange(6), np.arange(6))
+        heard = (distance >= 0) & (distance < reach)
+        np.testing.assert_array_equal(norms(decoder) > 0, heard)
+
+
+def test_elman_s_gradient_falls_by_a_factor_a_step_and_leaves_the_model_alone() -> None:
+    decoder = decoder_of("rnn")
+    before = decoder(IDS, None)
+    g = by_distance(norms(decoder))
+    assert (np.diff(g) < 0).all()
+    assert torch.equal(decoder(IDS, None), before)
+    assert not decoder.stem._forward_hooks
+    close(analyses.gradients({"elman": norms(decoder)}).arrays()["elman"], g / g[0])
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_capturing_gates_changes_nothing(cell: str) -> None:
+    decoder = decoder_of(cell, num_layers=2)
+    plain = decoder(IDS, None)
+    with stages_by_name(decoder, Cell) as result, torch.no_grad():
+        seen = decoder(IDS, None)
+    close(seen, plain)
+    assert list(result) == ["cells.0", "cells.1"]
+    assert all(gate.shape == (1, 6, 8) for gate in gates_of(result["cells.0"]).values())
+    assert torch.equal(decoder(IDS, None), plain)  # the kernel is back
+
+
+def test_the_picture_of_gates_shows_the_liveliest_units_over_the_words() -> None:
+    still, lively = torch.full((1, 3, 5), 0.5), torch.full((1, 3, 5), 0.5)
+    lively[0, :, 3] = torch.tensor([0.0, 1.0, 0.0])
+    view = analyses.gates({"reset": still, "update": lively}, ["a", "b", "c"], units=1)
+    assert [sheet.title for sheet in view.sheets] == ["reset gate", "update gate"]
+    np.testing.assert_array_equal(view.sheets[1].values.array, [[0, 1, 0]])
+    assert view.sheets[1].rows == ["3"]
+    with pytest.raises(ValueError, match="no gates"):
+        analyses.gates({}, [])
+
+
+def test_numbers_remembered_are_those_that_were_given() -> None:
+    state, module = DecoderState(), nn.Identity()
+    for _ in range(3):
+        state.grow(module, torch.zeros(1, 2, 1, 5), torch.zeros(1, 2, 1, 5))
+    state.replace(module, (torch.zeros(1, 7),))
+    state.cached(module, lambda: (torch.zeros(4),))
+    assert state.numbers == 3 * 20 + 7 + 4

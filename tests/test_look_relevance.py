@@ -1,10 +1,11 @@
-"""Relevance by five methods: equal to captum, complete, by hand, and of another word."""
+"""Rollout, and relevance by five methods: as in papers, equal to captum, complete, by hand."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
@@ -12,11 +13,12 @@ from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.tokenizer import BOS, EOS, UNK
 from foveate.errors import UserError
-from foveate.look.edits import edit, silence
-from foveate.look.hooks import ForcedPass, calls_of
+from foveate.look.edits import edit, force, silence
+from foveate.look.hooks import ForcedPass, calls_of, capture
 from foveate.look.relevance import (
     METHODS,
     Embedded,
+    Relevance,
     area,
     by_occlusion,
     by_values,
@@ -25,14 +27,14 @@ from foveate.look.relevance import (
     incompleteness,
     mixing_of,
     relevance,
+    rolled,
 )
 from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.run import Run
-from inside_toys import language, language_model, translating
+from inside_toys import language, language_model, recurrent, transformer, translating
 from small_runs import invoked
-from test_look_capture import transformer
-from tolerances import close
+from tolerances import ROW, close, rounding
 
 PAIR, TEXT = Question(text="the dog runs", target="le chien court"), Question(text="the dog runs")
 QUESTIONS = {"rnn": PAIR, "transformer": PAIR, "language": TEXT, "classifier": TEXT}
@@ -170,6 +172,8 @@ def test_rather_than_another_word(runs: dict[str, Run]) -> None:
         log_p = run.model(torch.tensor([[*source, EOS]]), inputs)[0].log_softmax(dim=-1)
     expected = [log_p[t, i] - log_p[t, ids[1][0]] for t, i in enumerate([*ids[0], EOS])]
     np.testing.assert_allclose(other.scores(), expected, atol=1e-5)
+    with edit(run.model, {"cross_attention": silence()}):  # heads without a part
+        assert not by_occlusion(forced)["encoder"].any() and by_occlusion(forced)["decoder"].any()
     rows = [by_occlusion(each)["encoder"] for each in (forced, other)]
     assert abs(rows[0] - rows[1]).max() > 1e-4
     for word, why in ((" ", "' ' is blank"), ("zèbre", "'zèbre' is not in the model's vocabulary")):
@@ -202,11 +206,16 @@ def test_options_of_the_command(runs: dict[str, Run]) -> None:
         find("relevance").draw([runs["transformer"]], values)
 
 
-def test_silent_heads_have_no_part(runs: dict[str, Run]) -> None:
-    forced = forced_of(runs["transformer"], "transformer")
-    with edit(runs["transformer"].model, {"cross_attention": silence()}):
-        rows = by_occlusion(forced)
-    assert not rows["encoder"].any() and rows["decoder"].any()
+@pytest.mark.parametrize(
+    ("name", "asked", "missing"),
+    [("captioner", Question(image="0"), "attention, values"), ("rnn", PAIR, "values")],
+)
+def test_methods_that_a_model_lacks_are_left_out(runs, name, asked, missing) -> None:
+    """A caption loses its own words, without vectors of the picture."""
+    drawn: Any = find("faithfulness").draw([runs[name]], asked)
+    names = [curve.name.partition(" (")[0] for curve in drawn.curves]
+    assert names == ["random order", *(m for m in METHODS if m not in missing.split(", "))]
+    assert drawn.caption.endswith(f"not for this model: {missing}")
 
 
 @pytest.mark.parametrize("name", ["transformer", "classifier"])
@@ -227,12 +236,112 @@ def test_words_are_deleted_in_the_order_of_their_relevance(runs: dict[str, Run],
     assert len(drawn.curves) == len(METHODS) + 1
 
 
-def test_a_caption_loses_its_own_words_without_vectors_of_the_picture(runs: dict[str, Run]) -> None:
-    drawn: Any = find("faithfulness").draw([runs["captioner"]], Question(image="0"))
-    names = [curve.name.partition(" (")[0] for curve in drawn.curves]
-    assert names == ["random order", "gradient", "integrated", "occlusion"]
+# ---- Rollout, and the rules of attention × gradient, as their papers write them
+RANDOM = np.random.default_rng(7)
+STEP = 4e-3  # of a weight; log p is in single precision
 
 
-def test_methods_that_a_model_lacks_are_left_out(runs: dict[str, Run]) -> None:
-    drawn: Any = find("faithfulness").draw([runs["rnn"]], QUESTIONS["rnn"])
-    assert "not for this model: values" in drawn.caption
+def rows(*shape: int, causal: bool = False) -> NDArray[np.float32]:
+    drawn = RANDOM.random(shape)
+    drawn = np.tril(drawn) if causal else drawn
+    return (drawn / drawn.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def test_rollout_is_the_product_of_means_with_residuals() -> None:
+    encoder, decoder = [rows(2, 4, 4) for _ in range(3)], [rows(2, 3, 3, causal=True) for _ in "ab"]
+    cross = [rows(2, 3, 4) for _ in "ab"]
+    maps = {f"encoder.layers.{n}.self_attention": w for n, w in enumerate(encoder)}
+    for n in range(2):
+        maps[f"decoder.layers.{n}.self_attention"] = decoder[n]
+        maps[f"decoder.layers.{n}.cross_attention"] = cross[n]
+    result = rolled(maps)
+    assert result.keys() == maps.keys()
+    mixed = [0.5 * w.mean(0) + 0.5 * np.eye(4) for w in encoder]
+    for n, product in enumerate([mixed[0], mixed[1] @ mixed[0], mixed[2] @ mixed[1] @ mixed[0]]):
+        seen = result[f"encoder.layers.{n}.self_attention"]
+        close(seen[0], product, terms=ROW)
+        close(seen.sum(-1), 1)
+    flow = cross[1].mean(0) @ mixed[2] @ mixed[1] @ mixed[0]
+    close(result["decoder.layers.1.cross_attention"][0], flow, terms=ROW)
+    assert not np.triu(result["decoder.layers.1.self_attention"][0], 1).any()
+
+
+def test_the_rules_are_those_of_the_paper() -> None:
+    """Equations 5 to 11 of Chefer et al. (2021), written out for two layers of each kind."""
+    encoder, own, cross = rows(2, 4, 4), rows(2, 3, 3), rows(2, 3, 4)
+    of = Relevance()
+    for n in range(2):
+        of.add(f"encoder.layers.{n}.self_attention", encoder[n].astype(float))
+    for n in range(2):
+        of.add(f"decoder.layers.{n}.self_attention", own[n].astype(float))
+        of.add(f"decoder.layers.{n}.cross_attention", cross[n].astype(float))
+
+    def even(r: NDArray[np.float64]) -> NDArray[np.float64]:
+        rest = r - np.eye(len(r))
+        return np.asarray(rest / rest.sum(-1, keepdims=True) + np.eye(len(r)))
+
+    r_ii = np.eye(4)
+    for n in range(2):
+        r_ii = r_ii + encoder[n] @ r_ii
+    r_qq, r_qi = np.eye(3), np.zeros((3, 4))
+    for n in range(2):
+        r_qi = r_qi + own[n] @ r_qi
+        r_qq = r_qq + own[n] @ r_qq
+        r_qi = r_qi + even(r_qq).T @ cross[n] @ even(r_ii)
+    np.testing.assert_allclose(of.encoder, r_ii, atol=1e-9)
+    np.testing.assert_allclose(of.decoder, r_qq, atol=1e-9)
+    np.testing.assert_allclose(of.source, r_qi, atol=1e-9)
+
+
+def by_differences(forced: ForcedPass, name: str, t: int) -> NDArray[np.float64]:
+    """A ⊙ ∂ log p_t / ∂A for one attention, by changing one weight after the other."""
+    weights = torch.from_numpy(forced.maps(name)[name])
+    result = np.zeros(weights.shape)
+    for place in np.ndindex(*weights.shape):
+        ends = []
+        for step in (STEP, -STEP):
+            moved = weights.clone()
+            moved[place] += step
+            with edit(forced.model, {name: force(moved)}):
+                ends.append(forced.scores()[t])
+        result[place] = weights[place] * (ends[0] - ends[1]) / (2 * STEP)
+    return result
+
+
+def last_layers(kind: str) -> tuple[ForcedPass, list[str]]:
+    """RNNsearch with its one attention, or a language model of two layers."""
+    if kind == "rnn":
+        pair = torch.tensor([4, 9, 6]), torch.tensor([7, 8])
+        return translating(recurrent().double(), *pair), ["decoder.cross_attention"]
+    model = language_model(num_layers=2).double()
+    names = [f"decoder.layers.{n}.self_attention" for n in range(2)]
+    return language(model, torch.tensor([4, 5, 6])), names
+
+
+@pytest.mark.parametrize(("kind", "t"), [("rnn", 1), ("rnn", 2), ("language", 3)])
+def test_it_is_their_gradients_by_differences_by_the_rules(kind: str, t: int) -> None:
+    forced, names = last_layers(kind)
+    of = Relevance()
+    for name in names:
+        of.add(name, np.maximum(by_differences(forced, name, t), 0).mean(axis=0))
+    expected = of.source if of.decoder is None else of.decoder - np.eye(len(of.decoder))
+    [seen] = relevance(forced).maps.values()
+    expected = expected[t] / max(expected[t].sum(), 1e-12)
+    np.testing.assert_allclose(seen[0, t], expected, rtol=1e-2, atol=1e-3)
+    assert kind == "rnn" or not np.triu(seen[0], 1).any()
+
+
+def test_looking_leaves_nothing_behind() -> None:
+    model = transformer()
+    forced = translating(model, torch.tensor([4, 5, 6]), torch.tensor([7, 8]))
+    before = forced.scores()
+    model.requires_grad_(False)  # frozen weights can be looked at too
+    record = relevance(forced)
+    assert np.array_equal(forced.scores(), before)
+    assert all(p.grad is None for p in model.parameters())
+    for weights in record.maps.values():
+        sums = weights.sum(-1)
+        assert ((abs(sums - 1) < rounding()) | (sums == 0)).all()
+    with capture(model) as maps:
+        forced.run()
+    assert len(maps) == 6

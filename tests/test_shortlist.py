@@ -10,7 +10,7 @@ import torch
 import foveate
 from foveate.align.shortlist import learn, partners, reach
 from foveate.config import ConfigError
-from foveate.look.views.watching import Watched
+from foveate.look.views.text import Watched
 from foveate.run import Run
 from foveate.tasks.shortlist import FILE, Shortlist
 from small_runs import trained, translator_text

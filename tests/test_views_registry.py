@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
+import foveate.look.views.text as texts
 from copier import copier
 from foveate.cli import app
 from foveate.cli.looking import verb
@@ -21,15 +22,12 @@ from foveate.errors import UserError
 from foveate.look.draw.analyses import lens
 from foveate.look.draw.colors import Hue
 from foveate.look.draw.maps import AttentionDrawing
-from foveate.look.flow import rollout
 from foveate.look.perturbations import importance
-from foveate.look.relevance import relevance
+from foveate.look.relevance import rollout
 from foveate.look.views import VIEWS, ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.look.views.series import NAMES, place_errors
-from foveate.look.views.text import bracketed, by_length, differences, grouped, in_order
 from foveate.look.views.training import panel, smoothed
-from foveate.look.views.watching import Watched
 from foveate.run import Run, passes
 from foveate.tasks.metrics import bleu, chrf, interval
 from foveate.tasks.objectives import CrossEntropy
@@ -94,11 +92,6 @@ def test_what_does_not_fit_is_refused_with_its_reason(runs, name, of, asked, rea
         find(name).draw([runs[each] for each in of], Question.parse(asked))
 
 
-def test_an_even_row_is_not_drawn_as_a_sharp_one(run: Run) -> None:
-    scales = [draw("attention", run, text="a b", scale=scale).scale for scale in (None, "row")]
-    assert scales == ["absolute", "row"]
-
-
 def test_needs_say_why_not() -> None:
     task = SimpleNamespace(kind="other")
     parts = {"model": nn.Linear(2, 2), "task": task, "config": SimpleNamespace(task=task)}
@@ -109,9 +102,9 @@ def test_needs_say_why_not() -> None:
 
 
 def test_without_a_text_the_last_validation_has_one(run: Run) -> None:
-    arrays = draw("attention", run, target="A B").arrays()
-    assert arrays["columns"].tolist() == ["a", "b", "c", "</s>"]
-    assert arrays["rows"].tolist() == ["A", "B", "</s>"]
+    view = draw("attention", run, target="A B")
+    assert (view.columns, view.rows) == (["a", "b", "c", "</s>"], ["A", "B", "</s>"])
+    assert view.scale == "absolute"  # an even row is not drawn as a sharp one
 
 
 def test_the_verb_asks_what_its_options_say(run: Run, tmp_path: Path) -> None:
@@ -199,23 +192,20 @@ def test_every_view_of_attention_shows_tokens_or_words(tmp_path: Path) -> None:
 
 def test_probabilities_are_those_of_scoring(run: Run) -> None:
     [scored] = run.score([("a b c", "A B C")])
-    view = draw("probabilities", run, **PAIR, top=3)
-    assert view.arrays()["words"].tolist() == ["A", "B", "C", "</s>"]
-    close(np.log(view.arrays()["values"]), scored.token_log_probabilities, terms=MODEL)
-    p = view.arrays()["p"]
-    assert p.shape == (4, 4) and (np.diff(p[:, :3], axis=1) <= 0).all()
-    close(p.sum(axis=1), 1)  # with that of any other token
-    whole = draw("probabilities", run, **PAIR, top=10_000)
-    everything = whole.arrays()["p"]
-    close(everything.sum(axis=1), 1)
-    nats = -(everything * np.log(everything)).sum(axis=1)  # as log p
-    assert [word.note for word in whole.words] == [f"entropy {h:.1f} nats" for h in nats]
-
-
-def test_probabilities_without_a_target_are_of_the_answer(run: Run) -> None:
+    for top, count in ((3, 4), (10_000, None)):
+        view = draw("probabilities", run, **PAIR, top=top)
+        arrays = view.arrays()
+        assert arrays["words"].tolist() == ["A", "B", "C", "</s>"]
+        close(np.log(arrays["values"]), scored.token_log_probabilities, terms=MODEL)
+        p = arrays["p"]
+        assert count in (None, p.shape[1]) and (np.diff(p[:, :3], axis=1) <= 0).all()
+        close(p.sum(axis=1), 1)  # with that of any other token
+    nats = -(p * np.log(p)).sum(axis=1)  # as log p
+    assert [word.note for word in view.words] == [f"entropy {h:.1f} nats" for h in nats]
+    answer = draw("probabilities", run, text="a b").arrays()["values"]  # without a target
     ids = run.translate(["a b"])[0].outputs[0].ids
     [expected] = run.task.force(run.model, [(run.task.source_tokenizer.encode("a b").ids, ids)])
-    close(np.log(draw("probabilities", run, text="a b").arrays()["values"]), expected, terms=MODEL)
+    close(np.log(answer), expected, terms=MODEL)
 
 
 def test_links_are_the_same_weights_as_lines(run: Run) -> None:
@@ -239,13 +229,13 @@ def test_the_n_best_are_those_of_the_search(run: Run) -> None:
 
 def test_words_are_compared_with_a_reference_in_its_order() -> None:
     before = ["the", "cat", "sat", "on", "a", "mat"]
-    changes = differences(before, ["the", "dog", "sat", "on", "mat", "today"])
-    assert list(changes) == ["cat → dog", "−a", "+today"]
-    assert list(differences(before, before)) == []
-    assert bracketed(["A", "x", "y", "C"], ["A", "B", "C"]) == "A [x y] C"
-    assert in_order(["A", "x", "C"], ["A", "B", "C"]) == [1, 0, 1]
-    assert sum(in_order(["C", "A"], ["A", "B", "C"])) == 1
-    assert in_order([], ["A"]) == []
+    after = ["the", "dog", "sat", "on", "mat", "today"]
+    assert list(texts.differences(before, after)) == ["cat → dog", "−a", "+today"]
+    assert list(texts.differences(before, before)) == []
+    assert texts.bracketed(["A", "x", "y", "C"], ["A", "B", "C"]) == "A [x y] C"
+    for output, right in ((["A", "x", "C"], [1, 0, 1]), ([], [])):
+        assert texts.in_order(output, ["A", "B", "C"]) == right
+    assert sum(texts.in_order(["C", "A"], ["A", "B", "C"])) == 1
 
 
 def test_masks_hide_the_future(run: Run) -> None:
@@ -263,7 +253,7 @@ def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
     sources = [" ".join(["w"] * n) for n in (*range(1, 11), *range(21, 31))]
     references = [" ".join(f"r{k}" for k in range(len(s.split()) + 4)) for s in sources]
     outputs = [r if i % 2 else r.replace("r1", "x") for i, r in enumerate(references)]
-    view = by_length({"system": (sources, outputs, references)})
+    view = texts.by_length({"system": (sources, outputs, references)})
     with pytest.raises(ValueError, match="bleu, chrf"):  # a metric that has no interval
         interval("ter", ["a"], ["a"])
     first, second = view.panels
@@ -276,9 +266,9 @@ def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
         assert (low <= want).all() and (want <= high).all() and (low < high).all()
     assert not first.joined  # nothing is known between two groups
     assert [line.get_linestyle() for line in view.figure().axes[0].lines] == ["None"]
-    assert [len(group) for group in grouped(["a"] * 2 + ["a " * 60])] == [2, 0, 0, 0, 0, 1]
+    assert [len(group) for group in texts.grouped(["a"] * 2 + ["a " * 60])] == [2, 0, 0, 0, 0, 1]
     with pytest.raises(ConfigError, match="20 sources, 19 outputs, 20 references"):
-        by_length({"system": (sources, outputs[1:], references)})
+        texts.by_length({"system": (sources, outputs[1:], references)})
 
 
 # ---- training
@@ -287,8 +277,8 @@ def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
     assert [row[:2] for row in drawn.rows[:2]] == [["source", "a b c"], ["reference", "A B C"]]
     for (name, shown, right), text in zip(drawn.rows[2:], ("a", "a b", "a b c"), strict=True):
         output = str(run.translate([text])[0]).split()
-        assert name == f"… {text[-1]}" and shown == bracketed(output, ["A", "B", "C"])
-        assert right == f"{sum(in_order(output, ['A', 'B', 'C'])):.0f} of 3"
+        assert name == f"… {text[-1]}" and shown == texts.bracketed(output, ["A", "B", "C"])
+        assert right == f"{sum(texts.in_order(output, ['A', 'B', 'C'])):.0f} of 3"
     assert draw("growing", run).rows[0] == ["source", "a b c", ""]  # the longest of the split
     nodes = {node.name: node for node in draw("growing", run, run).nodes}
     titles = [nodes[f"text {row}"].texts for row in range(4)]
@@ -296,7 +286,7 @@ def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
     assert titles == [["source"], ["reference"], one, one]
     output = str(run.translate(["a b c"])[0]).split()
     hues = [nodes[f"text 2 word {k}"].hue for k in range(len(output))]
-    assert hues == [Hue.LAYER if right else 1 for right in in_order(output, ["A", "B", "C"])]
+    assert hues == [Hue.LAYER if right else 1 for right in texts.in_order(output, ["A", "B", "C"])]
     with pytest.raises(ConfigError, match=r"no source 'c c': give --text and .* --target"):
         draw("growing", run, text="c c")
     assert len(draw("growing", run, text="a " * 40, target="A").rows) == 2 + 24
@@ -362,12 +352,15 @@ def forced(run: Run) -> Any:
     return passes.forced(run.task, run.model, "b a", "B A")
 
 
-@pytest.mark.parametrize(("name", "method"), [("rollout", rollout), ("relevance", relevance)])
-def test_flow_is_drawn_over_the_words(run: Run, name: str, method: Any) -> None:
-    view = draw(name, run, **ASKED)
-    assert np.array_equal(view.array, method(forced(run)).select("cross_attention"))
+def test_flow_is_drawn_over_the_words(run: Run) -> None:
+    view = draw("rollout", run, **ASKED)
+    assert np.array_equal(view.array, rollout(forced(run)).select("cross_attention"))
     assert (view.rows, view.columns) == (["B", "A", "</s>"], ["b", "a", "</s>"])
-    assert draw(name, run, **ASKED, block="decoder.self_attention").columns == ["<s>", "B", "A"]
+    assert draw("rollout", run, **ASKED, block="decoder.self_attention").columns == [
+        "<s>",
+        "B",
+        "A",
+    ]
 
 
 def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
@@ -417,7 +410,7 @@ def test_gates_and_states_of_a_translator_are_over_what_each_cell_reads(runs) ->
 
 # ---- Runs that write, watched: tokens in a row are the text, whatever the tokenizer
 def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:
-    language = Watched(runs["language"]).task
+    language = texts.Watched(runs["language"]).task
     ids = language.prefix_ids("é\n🙂a")
     parts = language.token_texts(ids)
     assert len(parts) == len(ids) == 8
@@ -428,7 +421,7 @@ def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:
 
 
 def test_what_is_watched_is_what_is_written(runs: dict[str, Run]) -> None:
-    watched = Watched(runs["transformer"])
+    watched = texts.Watched(runs["transformer"])
     search = watched.task.search_config(watched.run.config.decode, "beam", beam_size=3).build()
     result = watched.write("the dog runs", search)
     [expected] = runs["transformer"].translate(["the dog runs"], beam_size=3, num_hypotheses=3)

@@ -76,14 +76,13 @@ def _draw_view(
     out: Sequence[Path] | None,
 ) -> None:
     """Load the runs, draw a view of them, and write the drawing; or that of a packed file."""
-    from foveate.look.views.options import Question
+    from foveate.look.views.options import Question, draw_packed
 
     question = Question.parse({key: value for key, value in fields.items() if value is not None})
     if file := next((path for path in paths if path.is_file()), None):
         from foveate.engine.packed import load
-        from foveate.look.views.records import draw
 
-        return write(draw(name, load(file), question), out)
+        return write(draw_packed(name, load(file), question), out)
     from foveate.run import load as load_run
 
     runs = [load_run(path, checkpoint) for path in paths]
@@ -124,10 +123,10 @@ def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool]:
     Without PyTorch they are those of a packed file, if the view can draw one.
     """
     if find_spec("torch") is None:
-        from foveate.look.views.records import VIEWS as OF_FILES
+        from foveate.look.views.options import PACKED_VIEWS
 
-        if entry.name in OF_FILES:
-            return ("text", "target", "units", *OF_FILES[entry.name][1]), "", False
+        if entry.name in PACKED_VIEWS:
+            return ("text", "target", "units", *PACKED_VIEWS[entry.name][1]), "", False
     return entry.reads, entry.spec.by_place, entry.spec.several
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import foveate.look.draw as draw
     from foveate.look.edits import edit, force, patch, silence
-    from foveate.look.flow import rollout
     from foveate.look.hooks import capture
     from foveate.look.records import AttentionRecord
+    from foveate.look.relevance import rollout
 
 __all__ = ["AttentionRecord", "capture", "draw", "edit", "force", "patch", "rollout", "silence"]
 
@@ -21,5 +21,5 @@ def __getattr__(name: str) -> object:
         return importlib.import_module("foveate.look.draw")
     if name not in __all__:
         raise AttributeError(f"foveate.look has no {name!r}; it has {', '.join(__all__)}")
-    homes = {"AttentionRecord": "records", "capture": "hooks", "rollout": "flow"}
+    homes = {"AttentionRecord": "records", "capture": "hooks", "rollout": "relevance"}
     return getattr(importlib.import_module(f"foveate.look.{homes.get(name, 'edits')}"), name)

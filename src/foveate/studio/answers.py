@@ -30,7 +30,7 @@ from foveate.files import split_lines, write_text
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.parts import DrawingPart, data_uri
 from foveate.look.draw.pictures import PictureDrawing, picture_drawing
-from foveate.look.views.watching import Output, Watched
+from foveate.look.views.text import Output, Watched
 from foveate.run import Run
 from foveate.run.answering import Forecast, forecast_at, unknown_words
 from foveate.serve.common import RequestError

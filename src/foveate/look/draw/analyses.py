@@ -8,16 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import foveate.look.perturbations as changes
 from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.look.draw.charts import Curve, LinesDrawing, line_chart
 from foveate.look.draw.parts import Numbers, visible
 from foveate.look.draw.scene import CELL, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
-from foveate.look.flow import Figures, by_distance
 from foveate.look.hooks import ForcedPass, calls_of
-from foveate.look.perturbations import layers_of, output_of, shuffled, stems_of, without_positions
 from foveate.look.records import block_of, spaced
+from foveate.look.relevance import Figures, by_distance
 from foveate.look.stages import Gates
 from foveate.nn.positions import Position
 
@@ -109,8 +109,8 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
     This takes one pass per layer. Raises ``ConfigError`` for a model that outputs no tokens, or
     has no stack of consecutive layers with vectors of one size.
     """
-    layers, names = layers_of(forced.model), forced.token
-    output = output_of(forced.model)
+    layers, names = changes.layers_of(forced.model), forced.token
+    output = changes.output_of(forced.model)
     if names is None or layers is None or output is None:
         raise ConfigError(
             "a logit lens reads tokens (or labels) from a stack of layers, as Transformers have; "
@@ -258,14 +258,14 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> SceneDraw
     The model runs with its position encodings, and without them if it has any; 0 everywhere means
     that order does not matter. It was not trained without them: only the shape of the curve counts.
     """
-    results = {"with positions": shuffled(forced, seed)}
-    with without_positions(forced.model) as count:
+    results = {"with positions": changes.shuffled(forced, seed)}
+    with changes.without_positions(forced.model) as count:
         if count:
-            results["without them"] = shuffled(forced, seed)
+            results["without them"] = changes.shuffled(forced, seed)
     curves = {name: outputs for name, (outputs, _) in results.items()}
     what = f"{forced.score_name} {'lost' if forced.score_name == 'log p' else 'change'}"
     lost = [f"{name} {what} {mean:.2f}" for name, (_, mean) in results.items()]
-    words = forced.words(next(iter(stems_of(forced.model))), len(curves["with positions"]))
+    words = forced.words(next(iter(changes.stems_of(forced.model))), len(curves["with positions"]))
     order = torch.randperm(len(words), generator=torch.Generator().manual_seed(seed)).tolist()
     made, count = SceneMaker(), min(len(words), MOST)
     middles = made.row("read", [""], words[:count], 46)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import Config, Configurable
 from foveate.look.draw.colors import Hue
-from foveate.look.draw.parts import DrawingPart, Label, Text
 from foveate.look.forward import by_rows
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import LAYERS, block_of
@@ -42,7 +40,8 @@ EQUATIONS = {  # of PyTorch classes, whose docstrings give them in TeX
 MATHEMATICAL = re.compile("[=Σ√⊙←∗₁ᵀ|]")
 
 
-class ModelBlock(DrawingPart):
+@dataclass(frozen=True)
+class ModelBlock:
     """A module that is drawn as one block.
 
     ``parameters`` are those that no earlier block has. ``output`` is the shape of what it gives.
@@ -52,20 +51,21 @@ class ModelBlock(DrawingPart):
     """
 
     name: str
-    label: Label
-    layer: int | None = None
+    label: str
+    layer: int | None
     family: str
-    hue: int | None = None
-    equation: Text = ""
+    hue: int | None
+    equation: str
     parameters: int
-    output: str = ""
+    output: str
+    steps: list[str]
+    backwards: bool
     branch: int | None = None
-    reads: list[str] = Field(default_factory=list)
-    steps: list[Label] = Field(default_factory=list)
-    backwards: bool = False
+    reads: Sequence[str] = ()
 
 
-class ModelPart(DrawingPart):
+@dataclass(frozen=True)
+class ModelPart:
     """A column of the picture: an encoder, a decoder, what comes of them."""
 
     name: str
@@ -142,8 +142,8 @@ def parts_of(forced: ForcedPass, trace: Trace | None = None) -> list[ModelPart]:
     parts: dict[str, list[ModelBlock]] = {}
     for name in columns:
         block = _block(name, modules[name], trace, forced, seen)
-        update = {"branch": branches.get(name), "reads": reads.get(name, [])}
-        parts.setdefault(columns[name], []).append(block.model_copy(update=update))
+        block = replace(block, branch=branches.get(name), reads=reads.get(name, []))
+        parts.setdefault(columns[name], []).append(block)
     return [ModelPart(name=name, blocks=blocks) for name, blocks in parts.items()]
 
 

@@ -13,13 +13,19 @@ from pydantic import Field
 
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
-import foveate.look.measure as measure
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.page import Cover, PageGroup, assemble, json_of
+from foveate.look.draw.page import PageGroup, assemble
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, visible
 from foveate.look.draw.terminal import ability, cut, matrix, wrap
-from foveate.look.measure import kinds_of
-from foveate.look.records import AttentionRecord, block_of, spaced
+from foveate.look.records import (
+    AttentionRecord,
+    block_of,
+    confidence,
+    diagonality,
+    entropy,
+    kinds_of,
+    spaced,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,7 +191,7 @@ class HeadsView(AttentionView):
 
     @cached_property
     def kinds(self) -> dict[str, list[str]]:
-        """The kind of each head of each map (`foveate.look.measure.kind_of`)."""
+        """The kind of each head of each map (`foveate.look.records.kind_of`)."""
         return kinds_of({name: self.record.drawn(name) for name in self.names})
 
     def arrays(self) -> Arrays:
@@ -219,7 +225,7 @@ class HeadsView(AttentionView):
         lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality  kind"]
         for name in self.names:
             heads = self.record.drawn(name)
-            judged = measure.entropy(heads), measure.confidence(heads), measure.diagonality(heads)
+            judged = entropy(heads), confidence(heads), diagonality(heads)
             for head, (broad, sure, straight) in enumerate(zip(*judged, strict=True)):
                 numbers = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
                 lines.append(f"{name:<36} {head:>4}  {numbers}  {self.kinds[name][head]}")
@@ -371,6 +377,4 @@ def attention_page(records: Sequence[AttentionRecord]) -> str:
         PageGroup(title=d.title, notes=d.notes, drawings=[d.model_copy(update=UNTITLED)])
         for d in drawings
     ]
-    exact = ["numbers are exact to 0.00002"]
-    cover = Cover(title="Attention", groups=[d.title for d in drawings], notes=exact)
-    return assemble(cover, list(map(json_of, groups)))
+    return assemble("Attention", groups, ["numbers are exact to 0.00002"])

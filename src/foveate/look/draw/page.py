@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module, resources
 from typing import Any
 
-from pydantic import Field, SerializeAsAny, TypeAdapter
+from pydantic import SerializeAsAny, TypeAdapter
 
 from foveate.errors import install, not_built
 from foveate.look.draw.parts import DrawingPart, Numbers, Text, changed
@@ -29,7 +29,7 @@ class Cover(DrawingPart):
 
     title: Text
     groups: list[Text]
-    notes: list[Text] = Field(default_factory=list)
+    notes: list[Text]
 
 
 def chapters(drawings: Mapping[str, Sequence[DrawingPart]], title: str) -> str:
@@ -38,19 +38,21 @@ def chapters(drawings: Mapping[str, Sequence[DrawingPart]], title: str) -> str:
     A word selected in a drawing is marked in all of its group.
     """
     groups = [PageGroup(title=n, notes=[], drawings=part) for n, part in drawings.items()]
-    return assemble(Cover(title=title, groups=list(drawings)), list(map(json_of, groups)))
+    return assemble(title, groups)
 
 
-def assemble(cover: Cover, groups: Sequence[str]) -> str:
-    """Put groups (JSON) into the page, whose policy allows only our own script."""
+def assemble(title: str, groups: Sequence[PageGroup], notes: Sequence[str] = ()) -> str:
+    """Put groups into the page, whose policy allows only our own script."""
     script = asset("embed.js")
+    cover = Cover(title=title, groups=[group.title for group in groups], notes=list(notes))
     parts = {
         "policy": f"default-src 'none'; script-src '{digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
-        "title": markup.escape(" · ".join(dict.fromkeys((cover.title, "foveate")))),
+        "title": markup.escape(" · ".join(dict.fromkeys((title, "foveate")))),
         "page": json_of(cover),
         "groups": "\n".join(
-            f'<script class="group" type="application/json">{group}</script>' for group in groups
+            f'<script class="group" type="application/json">{json_of(group)}</script>'
+            for group in groups
         ),
         "script": script,
     }

@@ -17,10 +17,9 @@ from foveate.errors import UserError
 from foveate.look.draw.charts import LinesDrawing
 from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import SHARES, LensDrawing, SheetGrid, sheet
-from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
-from foveate.look.patching import restored, shared, streams
-from foveate.look.relevance import Embedded
+from foveate.look.perturbations import restored, shared, streams
+from foveate.look.relevance import Embedded, influence
 from foveate.look.stages import Gates, backwards, called, gates_of, over_steps, stages_by_name
 from foveate.look.views import view
 from foveate.look.views.examples import described, ready, text_of

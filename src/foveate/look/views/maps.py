@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 import foveate.look.draw.maps as drawn_maps
-import foveate.look.flow as flow
 import foveate.look.relevance as relevances
 import foveate.look.views.examples as needs
 from foveate.config import ConfigError
@@ -86,7 +85,7 @@ def rollout(
     forced = ready(run, text, target, image, units)
     if query is not None:
         return _hops(forced.record(), block, query)
-    return _of_record(run, flow.rollout(forced), image, block, layer)
+    return _of_record(run, relevances.rollout(forced), image, block, layer)
 
 
 def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawing:
@@ -98,7 +97,7 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
     words = [visible(word) for word in record.axes(layers[0])[1]]
     if query >= (count := len(words)):
         raise ConfigError(f"--query {query}: there are {count} positions, from 0")
-    hops, path = [flow.mixed(record.drawn(name)) for name in reversed(layers)], [query]
+    hops, path = [relevances.mixed(record.drawn(name)) for name in reversed(layers)], [query]
     pitch, tall = (WIDE - BESIDE) / count, min(70.0, HIGH / (2 * len(hops) + 1))
     made, step, shares = SceneMaker(), (HIGH - tall) / len(hops), np.eye(count)[query]
     middles, wide = BESIDE + pitch * (np.arange(count) + 0.5), min(132.0, pitch - 10)

@@ -1,12 +1,21 @@
-"""The options of all views together: those that are parameters of a view are its own."""
+"""The options of all views together, of which each reads its parameters; views of packed files."""
 
-from typing import Literal
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+import foveate.look.draw.maps as maps
 from foveate.config import Config
+from foveate.errors import ConfigError
+from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import ScaleName
 from foveate.look.records import Units
+
+if TYPE_CHECKING:
+    from foveate.engine.packed import PackedModel
 
 Across = Literal["step", "time"]
 Method = Literal["attention", "gradient", "integrated", "occlusion", "values"]
@@ -50,3 +59,28 @@ class Question(Config):
     )
     foil: str | None = Field(None, description="alternative to explain against: a word or label")
     instead: str | None = Field(None, description="text of as many tokens; default: unknown words")
+
+
+# Views of packed files, which need only a record of attention, without PyTorch.
+
+WHERE = ("block", "layer", "head", "scale")
+PACKED_VIEWS: Mapping[
+    str, tuple[Callable[..., Drawing], tuple[str, ...]]
+] = {  # and what each reads
+    "attention": (maps.attention, WHERE),
+    "links": (lambda *record, **where: maps.links(maps.attention(*record, **where)), WHERE),
+    "heads": (maps.heads, ("block", "scale")),
+}
+
+
+def draw_packed(name: str, model: PackedModel, question: Question) -> Drawing:
+    """Draw a view of a packed file. Raises `ConfigError` if it needs PyTorch, or lacks a text."""
+    if name not in PACKED_VIEWS or question.silence or question.image is not None:
+        what = "other views, pictures and silenced heads need PyTorch and the original run"
+        known = ", ".join(PACKED_VIEWS)
+        raise ConfigError(f"{model.path} is a packed file, for look {known}; {what}")
+    if not (question.text or "").strip():
+        raise ConfigError(f"{model.path} is a packed file without a stored example: give --text")
+    record = model.explain(str(question.text), question.target, question.units)
+    function, fields = PACKED_VIEWS[name]
+    return function(record, **{field: getattr(question, field) for field in fields})

@@ -17,7 +17,7 @@ from foveate.look.draw.analyses import gradients
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import BESIDE, CELL, HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.flow import DRAWS, Figures, influence
+from foveate.look.relevance import DRAWS, Figures, influence
 from foveate.look.views.demos import TABLES, demo
 from foveate.look.views.demos.trained import learned
 from foveate.models.classic import BagEncoder, WindowDecoder

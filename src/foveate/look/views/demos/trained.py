@@ -17,7 +17,7 @@ from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.flow import influence
+from foveate.look.relevance import influence
 from foveate.look.views.demos import TABLES, demo
 from foveate.look.views.inside import reading
 from foveate.run import load

@@ -121,7 +121,7 @@ def beam(
         made, both = SceneMaker(), {"greedy": greedy, f"beam of {beam_size}": best}
         for number, (kind, output) in enumerate(both.items()):
             box, texts = (0.0, 92 + 266.0 * number, 230.0, 140.0), [kind, *name(output).split(", ")]
-            made.node(kind, "", box, form="label", texts=texts)
+            made.label(kind, "", box, texts=texts)
             _path(made, model, kind, [*output.ids, end][: len(output.ids) + output.ended])
         caption = "Filled: the chosen token. Green: it has the largest p of its step; orange: not."
         return made.drawing("p of each token after the chosen ones", caption=caption)
@@ -139,7 +139,7 @@ def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> N
     high = 250 / len(model.tokens)
     for t, token in enumerate(ids):
         row, step = model.next(ids[:t]), (250 + pitch * t, 0, pitch - 50, 40)
-        made.node(f"{kind} step {t}", f"step {t + 1}", step, form="label")
+        made.label(f"{kind} step {t}", f"step {t + 1}", step)
         for k, p in enumerate(row):
             box = 250 + pitch * t, band + high * k + 4, pitch - 50, high - 10
             label, form = f"{model.tokens[k]} {p:.2f}", "box" if k == token else "word"
@@ -165,7 +165,7 @@ def chain() -> SceneDrawing:
             made.node(f"step {t} {k}", "", box, texts=[name, f"{chance:.3f}"], **fill)
     product, surprise = total_of([log(p) for p in SENTENCE.values()]).split("; ")
     texts = [f"product of the orange p {product}", surprise]
-    made.node("total", "", (pitch + 20, 464, WIDE - pitch - 26, 90), form="label", texts=texts)
+    made.label("total", "", (pitch + 20, 464, WIDE - pitch - 26, 90), texts=texts)
     caption = "Every step is a classification: one class per word of the vocabulary."
     return made.drawing(f"p of the sentence: {prod(SENTENCE.values()):.2g}", caption=caption)
 
@@ -206,7 +206,7 @@ def linked(
 ) -> SceneDrawing:
     """Draw t(f|e) and the pairs: each f is linked to its best word e."""
     made, t, names = SceneMaker(), np.nan_to_num(table.values.array.T[:, 1:]), table.rows[1:]
-    made.node("t", "t(f|e)", (0, 66, 140, 44), form="label")
+    made.label("t", "t(f|e)", (0, 66, 140, 44))
     for k, e in enumerate(names):
         made.node(f"of e {k}", "", (156 + 172.0 * k, 62, 156, 52), texts=[e], hue=0, level=0.25)
     for j, row in enumerate(t):
@@ -216,7 +216,7 @@ def linked(
             fill = {"hue": 2, "level": 0.5} if value == row.max() else {}
             p = f"{value:.2f}" if value else "0"
             made.node(f"t {j} {k}", p, (156 + 172.0 * k, y, 156, 116), **fill)
-    made.node("one", "one link per f", (828, 2, 350, 44), form="label")
+    made.label("one", "one link per f", (828, 2, 350, 44))
     for number, (source, target) in enumerate(pairs):
         for side, words, y in (("f", target, 62.0), ("e", source, 202.0)):
             for k, word in enumerate(words):
@@ -255,7 +255,7 @@ def targets(
         made.column("x", "", (4, 60, 96, 490), ["x_1", "x_2", "x_3", "x_4"])
         for t, so_far in enumerate(("x_1", "x_1 … x_2", "x_1 … x_3", "x_1 … x_4")):
             made.link(f"value {t}", f"next value {t}")
-            made.node(f"so far {t}", so_far, (884, 78 + 122.5 * t, 170, 40), form="label")
+            made.label(f"so far {t}", so_far, (884, 78 + 122.5 * t, 170, 40))
         for y in 60 + 122.5 * np.arange(1, 4):  # the value of a row is the next of the one above
             points = (785, y + 25), (785, y), (1140, y), (1140, y - 25)
             made.edge(f"same {y:g}", *points, hue=5)
@@ -275,7 +275,7 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
         made.node(f"frame {number}", "", (0, top - 10, WIDE, tall), form="group")
         for name, y, row, hue in (("block", low, own[:-1], 0), ("predicted", top, own[1:], 5)):
             label = f"block {number + 1}" if name == "block" else name
-            made.node(f"{name} {number}", label, (6, y, 138, CELL), form="label")
+            made.label(f"{name} {number}", label, (6, y, 138, CELL))
             made.cells(f"{name} {number}", middles, y, pitch - 8, row, 0.35 + 0 * middles, hue=hue)
         for s, x in enumerate(middles[: at + 1]):
             bends = (x, low), (x, half), (middles[at], half), (middles[at], top + CELL)
@@ -284,8 +284,8 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
             x, y, says = middles[at], top - 10 - gap / 2, f"block {number} is not read"
             last = 148 + pitch * (size - 0.5), y - gap / 2 - 10  # word of the block before
             made.edge(f"not {number}", last, (last[0], y), (x + 20, y), hue=4)
-            made.node(f"not {number} ✕", "✕", (x - 18, y - 20, 36, 36), form="label")
-            made.node(says, says, (x - 330, y - 22, 300, 44), form="label")
+            made.label(f"not {number} ✕", "✕", (x - 18, y - 20, 36, 36))
+            made.label(says, says, (x - 330, y - 22, 300, 44))
         text = f"u_{{{k + at + 2}}} is predicted from u_{{{k + 1}}} … u_{{{k + at + 1}}}"
         text += f", not from block {number}" * (number > 0)
     return f"{text}."
@@ -305,7 +305,7 @@ def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
     made.cells("predicted", middles, 84, 122, [*target, "</s>"], 0.5 + 0 * middles, hue=5)
     made.cells("loss", middles, 26, 120, ["−log p"] * len(middles), 0 * middles, form="label")
     made.edge("states", (524, 312), (580, 312), hue=0)
-    made.node("no loss", "x: no prediction, no loss", (4, 84, 520, CELL), form="label")
+    made.label("no loss", "x: no prediction, no loss", (4, 84, 520, CELL))
 
 
 @demo
@@ -368,7 +368,7 @@ def bag(texts: Texts = ()) -> SheetGrid | SceneDrawing:
     moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
     made, pitch = SceneMaker(), (HIGH - 60) / len(documents)
     for k, name in enumerate(configs):
-        made.node(name, name, (664.0 + 192 * k, 0, 184, 44), form="label")
+        made.label(name, name, (664.0 + 192 * k, 0, 184, 44))
     for row, order in enumerate(orders):
         y, wide = 60 + pitch * row, 640 / len(order)
         for k, word in enumerate(order):

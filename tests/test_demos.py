@@ -23,10 +23,10 @@ from foveate.look.views.demos import DEMOS, DemoEntry, find, trained
 from foveate.look.views.demos.formulas import SCORES
 from foveate.look.views.demos.layer import Part
 from foveate.look.views.demos.text import LINEAGE
-from foveate.studio.lectures import lectures, parsed
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"vanishing": {"length": 8}, "memory": {"length": 16}, "paths": {"length": 16}}
+close = np.testing.assert_allclose
 PICTURES = "beam", "lookup", "quadratic", "paths", "rnn"  # one of each class of drawings
 
 
@@ -69,7 +69,7 @@ def test_numbers_of_the_lectures() -> None:
     peaks = {name: rates.max() for name, rates in DEMOS["noam"].draw().arrays().items()}
     named = "512, warmup 4000: highest\xa00.00070", "512, warmup 8000: highest\xa00.00049"
     assert [*peaks][1:3] == [f"d = {name}" for name in named]
-    np.testing.assert_allclose([*peaks.values()][1:], [0.00070, 0.00049, 0.00099], atol=5e-6)
+    close([*peaks.values()][1:], [0.00070, 0.00049, 0.00099], atol=5e-6)
     drawn = DEMOS["permutation"].draw()
     names = [f"network 0 {name}" for name in ("X", "f(X)", "P f(X)", "P X", "= f(P X)")]
     rows = [[written(drawn, f"{name} {k}") for k in range(4)] for name in names]
@@ -88,10 +88,10 @@ def test_a_lookup_mixes_and_picks() -> None:
     drawn = DEMOS["lookup"].draw({"blend": 0.0, "temperature": [1.0, 0.01]})
     assert [stop.name for stop in drawn.stops] == ["softmax", "softmax, τ = 0.01", "hardmax"]
     alphas = np.array([[written(drawn, f"α {n} {k}") for k in range(4)] for n in range(3)])
-    np.testing.assert_allclose(alphas.sum(axis=1), 1, atol=0.011)
-    np.testing.assert_allclose(alphas[1:], [[0, 1, 0, 0]] * 2)
+    close(alphas.sum(axis=1), 1, atol=0.011)
+    close(alphas[1:], [[0, 1, 0, 0]] * 2)
     means = [written(drawn, f"c {n} 0") for n in range(3)]
-    np.testing.assert_allclose(means, alphas @ [10, 20, 30, 40], atol=0.3)
+    close(means, alphas @ [10, 20, 30, 40], atol=0.3)
     weights = [edge.weight for edge in drawn.edges if edge.name.endswith("to c 2 0")]
     assert weights == [1]  # a value without weight has no line
     drawn = DEMOS["lookup"].draw({"pages": True})
@@ -105,44 +105,72 @@ def written(drawn: SceneDrawing, name: str) -> float:
     return float(text.replace("−", "-").replace("∞", "inf") or 0)
 
 
-def board(line: int, place: int, rows: int, columns: int, **values: object) -> np.ndarray:
-    """A matrix on the board of `block`, as its boxes say."""
-    drawn, cells = DEMOS["block"].draw(values), np.ndindex(rows, columns)
-    numbers = [written(drawn, f"line {line} {place} {row} {column}") for row, column in cells]
-    return np.reshape(numbers, (rows, columns))
+def board(**values: object) -> list[list[np.ndarray]]:
+    """The matrices of each line on the board of `block`, as their boxes say."""
+    drawn, lines = DEMOS["block"].draw(values), dict[int, dict[int, dict[int, list[float]]]]()
+    for node in drawn.nodes:
+        if place := re.fullmatch(r"line (\d) (\d) (\d) (\d)", node.name):
+            line, piece, row, _ = map(int, place.groups())
+            rows = lines.setdefault(line, {}).setdefault(piece, {})
+            rows.setdefault(row, []).append(written(drawn, node.name))
+    return [[np.array([*rows.values()]) for rows in line.values()] for line in lines.values()]
 
 
 def test_a_layer_in_small_numbers_is_the_one_that_the_matrices_give() -> None:
-    x, by_row = (board(0, place, 3, 3, part="norm") for place in (0, 4))
-    expected = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
-    np.testing.assert_allclose(by_row, expected, atol=0.006)
-    by_column = board(1, 4, 3, 3, part="norm")
-    np.testing.assert_allclose(by_column, (x - x.mean(0)) / x.std(0), atol=0.006)
+    (x, _, by_row), (_, _, by_column) = board(part="norm")
+    close(by_row, (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True), atol=0.006)
+    close(by_column, (x - x.mean(0)) / x.std(0), atol=0.006)
     normal = np.vectorize(lambda v: 0.5 * (1 + math.erf(v / 2**0.5)))
     for kind, f in (("relu", lambda z: z.clip(min=0)), ("gelu", lambda z: z * normal(z))):
-        numbers = partial(board, activation=kind)
-        x, weight, bias = numbers(0, 0, 3, 2), numbers(0, 2, 2, 3), numbers(0, 4, 1, 3)
-        z = numbers(0, 6, 3, 3)
-        np.testing.assert_allclose(z, x @ weight + bias, atol=0.006)
-        a, weight, bias = numbers(1, 0, 3, 3), numbers(1, 2, 3, 2), numbers(1, 4, 1, 2)
-        np.testing.assert_allclose(a, f(z), atol=0.01)
-        np.testing.assert_allclose(numbers(1, 6, 3, 2), a @ weight + bias, atol=0.06)
-    changed, dropped = (board(0, place, 3, 3, part="dropout") for place in (0, 2))
-    total, x = (board(1, place, 3, 3, part="dropout") for place in (4, 0))
+        (x, inner, b_1, z), (a, outer, b_2, y) = board(activation=kind)
+        close(z, x @ inner + b_1, atol=0.006)
+        close(a, f(z), atol=0.01)
+        close(y, a @ outer + b_2, atol=0.06)
+    (changed, dropped), (x, _, total) = board(part="dropout")
     assert {*np.round(dropped[changed != 0] / changed[changed != 0], 3).tolist()} == {0, 2}
-    np.testing.assert_allclose(total - dropped, x, atol=1e-6)
+    close(total - dropped, x, atol=1e-6)
+
+
+def test_a_second_layer_has_its_own_weights() -> None:
+    first, second = board(part="layers")
+    for x, weight, bias, z in (first, second):
+        close(z, x @ weight + bias, atol=0.03)
+    assert (first[1] != second[1]).any()
+    np.testing.assert_array_equal(first[0], second[0])
 
 
 @pytest.mark.parametrize("part", ["attention", "mean"])
 def test_steps_of_attention_can_be_computed_again_from_what_is_written(part: str) -> None:
-    numbers = partial(board, part=part)
-    states, state, score = numbers(0, 0, 3, 2), numbers(0, 2, 2, 1), numbers(0, 4, 3, 1)
-    np.testing.assert_allclose(score, states @ state)
-    weights = softmax(score)
-    np.testing.assert_allclose(numbers(1, 0, 1, 3).T, weights, atol=0.006)
-    np.testing.assert_allclose(numbers(1, 4, 1, 2), weights.T @ states, atol=0.006)
-    if part == "attention":
-        np.testing.assert_allclose(numbers(1, 6, 1, 4)[:, 2:], state.T)
+    (states, state, score, _), (weights, _, mean, *joined) = board(part=part)
+    close(score, states @ state)
+    close(weights.T, softmax(score), atol=0.006)
+    close(mean, softmax(score).T @ states, atol=0.006)
+    assert len(joined) == (part == "attention")
+    for both in joined:
+        close(both[:, 2:], state.T)
+
+
+def test_a_mask_and_the_weights_that_are_left() -> None:
+    (score, _, masked), (power, total, weights) = board(part="mask")
+    later = np.triu(np.ones((3, 3), bool), 1)
+    np.testing.assert_array_equal(masked, np.where(later, -np.inf, score))
+    close(weights, softmax(masked, axis=1), atol=0.01)
+    close(power, np.exp(masked), rtol=0.02, atol=0.006)
+    close(power.sum(1, keepdims=True), total, atol=0.02)
+    (q, k, e), (a, v, c) = board(part="line")
+    close(e, q @ k / 2**0.5, atol=0.006)
+    close(a, softmax(e, axis=1), atol=0.01)
+    close(c, a @ v, atol=0.03)
+
+
+def test_a_causal_mask_is_not_equivariant() -> None:
+    lines = board(part="causal")
+    for x, alpha, read, y in lines:
+        assert not np.triu(alpha, 1).any()
+        close(alpha.sum(axis=1), 1, atol=0.011)
+        close(y, x + alpha @ read, atol=0.03)
+    (*_, first), (*_, second) = lines
+    assert np.abs(first - second[::-1]).max() > 0.1
 
 
 @pytest.mark.parametrize("part", get_args(Part))
@@ -154,60 +182,11 @@ def test_a_part_of_a_layer_opens_on_all_of_it_within_the_picture(part: str) -> N
     assert [stop.lit for stop in drawn.stops] == [[]]
 
 
-def test_a_slide_never_ends_on_half_a_drawing() -> None:
-    commands = {step.command for lecture in lectures().lectures for step in lecture.steps}
-    for command in (each for each in commands if each.startswith("foveate demo ")):
-        name, _, options = parsed(command)
-        drawn = DEMOS[name].draw(options.model_dump(exclude_unset=True))
-        for stop in drawn.stops[1:][-1:] if isinstance(drawn, SceneDrawing) else ():
-            names = [f"{part.name} " for part in drawn.shown(stop)]
-            assert not stop.lit or all(n.startswith((*(f"{x} " for x in stop.lit),)) for n in names)
-            tags = {each.tag for each in (*drawn.nodes, *drawn.edges)} - {"", *stop.shows}
-            assert tags <= {tag for other in drawn.stops for tag in other.shows}, command
-
-
 def arcs(name: str, panel: str) -> dict[tuple[int, int], tuple[float, int | None]]:
     """Weight and colour of the arcs of one panel, by output and input."""
     found = [e for e in DEMOS[name].draw().edges if e.name.startswith(f"{panel} out ")]
     places = [[int(k) for k in re.findall(r"\d+", each.name.removeprefix(panel))] for each in found]
     return {(t, s): (e.weight, e.hue) for (t, s), e in zip(places, found, strict=True)}
-
-
-def test_a_mask_and_the_weights_that_are_left() -> None:
-    numbers = partial(board, part="mask")
-    score, masked, weights = numbers(0, 0, 3, 3), numbers(0, 4, 3, 3), numbers(1, 4, 3, 3)
-    later = np.triu(np.ones((3, 3), bool), 1)
-    np.testing.assert_array_equal(masked, np.where(later, -np.inf, score))
-    np.testing.assert_allclose(weights, softmax(masked, axis=1), atol=0.01)
-    power, total = numbers(1, 0, 3, 3), numbers(1, 2, 3, 1)
-    np.testing.assert_allclose(power, np.exp(masked), rtol=0.02, atol=0.006)
-    np.testing.assert_allclose(power.sum(1, keepdims=True), total, atol=0.02)
-    one = partial(board, part="line")
-    q, k, e = one(0, 0, 3, 2), one(0, 2, 2, 3), one(0, 4, 3, 3)
-    np.testing.assert_allclose(e, q @ k / 2**0.5, atol=0.006)
-    a, v, c = one(1, 0, 3, 3), one(1, 2, 3, 2), one(1, 4, 3, 2)
-    np.testing.assert_allclose(a, softmax(e, axis=1), atol=0.01)
-    np.testing.assert_allclose(c, a @ v, atol=0.03)
-
-
-def test_a_causal_mask_is_not_equivariant() -> None:
-    numbers = partial(board, part="causal")
-    for line in (0, 1):
-        x, alpha, read = numbers(line, 0, 3, 2), numbers(line, 2, 3, 3), numbers(line, 4, 3, 2)
-        assert not np.triu(alpha, 1).any()
-        np.testing.assert_allclose(alpha.sum(axis=1), 1, atol=0.011)
-        np.testing.assert_allclose(numbers(line, 6, 3, 2), x + alpha @ read, atol=0.03)
-    first, second = numbers(0, 6, 3, 2), numbers(1, 6, 3, 2)
-    assert np.abs(first - second[::-1]).max() > 0.1
-
-
-def test_a_second_layer_has_its_own_weights() -> None:
-    numbers = partial(board, part="layers")
-    for line in (0, 1):
-        x, weight, bias = numbers(line, 0, 3, 2), numbers(line, 2, 2, 3), numbers(line, 4, 1, 3)
-        np.testing.assert_allclose(numbers(line, 6, 3, 3), x @ weight + bias, atol=0.03)
-    assert (numbers(0, 2, 2, 3) != numbers(1, 2, 2, 3)).any()
-    np.testing.assert_array_equal(numbers(0, 0, 3, 2), numbers(1, 0, 3, 2))
 
 
 def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
@@ -254,7 +233,7 @@ def test_links_by_em_are_hard_and_tables_show_both_ways_through_a_beam() -> None
     assert chosen == {"das the", "Haus house", "Buch book"}
     first, *_, last = sheets("em", iterations=30)
     assert (first.title, last.title) == ("iteration 0", "iteration 30")
-    np.testing.assert_allclose(np.nansum(last.values.array, axis=1), 1, atol=1e-6)
+    close(np.nansum(last.values.array, axis=1), 1, atol=1e-6)
     best = dict(zip(last.rows, np.nanargmax(last.values.array, axis=1), strict=True))
     linked = {f"{last.columns[best[e]]} {e}" for e in ("the", "house", "book", "a")}
     assert linked == {*chosen, "ein a"}
@@ -264,7 +243,7 @@ def test_links_by_em_are_hard_and_tables_show_both_ways_through_a_beam() -> None
         taken = [float(n.label.split()[1]) for row in rows for n in row if n.form == "box"]
         assert math.prod(taken) == pytest.approx(p) and len(taken) == 4
         every = [[float(n.label.split()[1]) for n in row] for row in rows]
-        np.testing.assert_allclose(np.sum(every, axis=1), 1)
+        close(np.sum(every, axis=1), 1)
 
 
 def test_what_is_predicted_is_what_comes_next() -> None:
@@ -301,28 +280,28 @@ def test_a_product_of_rotated_vectors_depends_on_their_distance() -> None:
     assert products[0] == products[1] != products[2] == products[3]
     pairs = [[np.diff(edges_of(drawn)[f"{n} {t}"], axis=0)[0] for n in "qk"] for t in range(1, 5)]
     between = [np.arccos(q @ k / np.hypot(*q) / np.hypot(*k)) for q, k in pairs]
-    np.testing.assert_allclose(between[::2], between[1::2], rtol=1e-3)
+    close(between[::2], between[1::2], rtol=1e-3)
     turned = [q.round(3).tolist() for q, _ in pairs]
     assert turned[0] == turned[2] != turned[1] == turned[3]  # it depends on t alone
 
 
 def test_waves_over_the_positions_and_alibi_that_falls_with_the_distance() -> None:
     vectors, alike = (each.values.array for each in sheets("sinusoids"))
-    np.testing.assert_allclose(vectors[:, ::2] ** 2 + vectors[:, 1::2] ** 2, 1, atol=1e-5)
-    np.testing.assert_allclose(np.diagonal(alike), 1, atol=1e-5)
+    close(vectors[:, ::2] ** 2 + vectors[:, 1::2] ** 2, 1, atol=1e-5)
+    close(np.diagonal(alike), 1, atol=1e-5)
     second = sheets("sinusoids", hidden_size=4)[0].values.array[1].reshape(2, 2).T
-    np.testing.assert_allclose(second, [np.sin([1, 0.01]), np.cos([1, 0.01])])
+    close(second, [np.sin([1, 0.01]), np.cos([1, 0.01])])
     [x, wave] = DEMOS["sinusoids"].draw({"waves": [4], "length": 30}).arrays().values()
     drawn = ~np.isnan(wave)
     alone = drawn & ~np.append(drawn[1:], False) & ~np.insert(drawn[:-1], 0, False)  # points
     np.testing.assert_array_equal(x[alone], [0, 1, 30])
-    np.testing.assert_allclose(wave[drawn], np.sin(x / 10_000 ** (8 / 64))[drawn], atol=1e-9)
+    close(wave[drawn], np.sin(x / 10_000 ** (8 / 64))[drawn], atol=1e-9)
     with pytest.raises(ValueError, match="sine 32 does not exist"):
         DEMOS["sinusoids"].draw({"waves": [32]})
     drawn = DEMOS["alibi"].draw({"text": "a b c d e", "num_heads": 2})
     for head, slope in enumerate((2, 4)):  # of eight heads, as in the paper
         added = [written(drawn, f"head {head} {k}") for k in range(5)]
-        np.testing.assert_allclose(added, -np.arange(5)[::-1] / slope, atol=0.006)
+        close(added, -np.arange(5)[::-1] / slope, atol=0.006)
 
 
 def test_angles_slopes_smoothing_and_averages() -> None:
@@ -340,11 +319,11 @@ def test_angles_slopes_smoothing_and_averages() -> None:
     slopes = {name: np.gradient(shapes[f"f(x): {name}"], x) for name in names}
     for name in names:
         far = np.abs(x) > 0.1 if name == "ReLU" else slice(None)  # from its corner
-        np.testing.assert_allclose(slopes[name][far], shapes[f"slope: {name}"][far], atol=0.01)
+        close(slopes[name][far], shapes[f"slope: {name}"][far], atol=0.01)
     assert shapes["slope: sigmoid"].max() == pytest.approx(0.25)
     hot, smooth = [*DEMOS["smoothing"].draw().arrays().values()][1:]
-    np.testing.assert_allclose(hot, [0, 0, 1, 0, 0], atol=1e-6)
-    np.testing.assert_allclose(smooth, 0.9 * hot + 0.1 / 5, atol=1e-6)
+    close(hot, [0, 0, 1, 0, 0], atol=1e-6)
+    close(smooth, 0.9 * hot + 0.1 / 5, atol=1e-6)
     *each, mean = DEMOS["averaging"].draw().arrays()["loss"]
     assert len(each) == 8 and 0 < mean < min(each)
 
@@ -359,13 +338,13 @@ def test_pictures_are_read_as_patches_and_glimpses() -> None:
     drawn = DEMOS["pixels"].draw({"part": "glimpses"})
     picture = pixels_of(drawn, "picture", 16, 16)
     near, far = (pixels_of(drawn, f"glimpse {k}", 4, 4) for k in (0, 2))
-    np.testing.assert_allclose(near, picture[6:10, 6:10], atol=1e-6)
-    np.testing.assert_allclose(far, picture.reshape(4, 4, 4, 4).mean((1, 3)), atol=1e-6)
+    close(near, picture[6:10, 6:10], atol=1e-6)
+    close(far, picture.reshape(4, 4, 4, 4).mean((1, 3)), atol=1e-6)
     cut = DEMOS["pixels"].draw()
     for k in range(16):
         corner = picture[k // 4 * 4 :, k % 4 * 4 :][:4, :4]
-        np.testing.assert_allclose(pixels_of(cut, f"patch {k}", 4, 4), corner)
-    np.testing.assert_allclose(pixels_of(cut, "row", 1, 16), picture[4:8, 4:8].reshape(1, 16))
+        close(pixels_of(cut, f"patch {k}", 4, 4), corner)
+    close(pixels_of(cut, "row", 1, 16), picture[4:8, 4:8].reshape(1, 16))
     frame, patch = (next(n.box for n in cut.nodes if n.name == s) for s in ("patch", "patch 5 0 0"))
     assert frame[:2] == patch[:2] and len(texts_of(cut, "x ")) == 8
 
@@ -379,7 +358,7 @@ def test_without_attention_long_sentences_are_lost() -> None:
     measured = json.loads((ROOT / "docs/results/lineage.json").read_text("utf-8"))
     shipped = json.loads(LINEAGE.read_text("utf-8"))
     here, there = (tree["chapters"]["Length of the source"]["BLEU"] for tree in (shipped, measured))
-    np.testing.assert_allclose(without, here["no-attention"])
+    close(without, here["no-attention"])
     equal = [name for name in there if not name.startswith("no-attention")]
     assert {name: here[name] for name in equal} == {name: there[name] for name in equal}
     assert "(no-attention: 4,000,000)" in shipped["terms"]["budget"]  # measured with its own run
@@ -557,14 +536,14 @@ def test_division_by_the_root_keeps_the_gradient_of_softmax() -> None:
     plain, scaled, hard, soft = (y for name, y in found.items() if "q" in name.split(": ")[1])
     assert plain[-1] < plain[0] / 5 and scaled[-1] > 0.9 * scaled[0]
     logits = np.log(hard / hard[0])  # those of K = 512, the power of 2 that is nearest
-    np.testing.assert_allclose(np.log(soft / soft[0]), logits / 512**0.5, atol=1e-5)
+    close(np.log(soft / soft[0]), logits / 512**0.5, atol=1e-5)
 
 
 def test_local_attention_leaves_a_window_and_a_bell() -> None:
     arrays = find("local").draw({"position": 10, "window": 3}).arrays()
     window, bell = (arrays[name] for name in [*arrays][1:])
     assert np.flatnonzero(window).tolist() == [*range(7, 14)] and window.sum() == pytest.approx(1)
-    np.testing.assert_allclose(bell[12], window[12] * math.exp(-(2**2) / (2 * 1.5**2)), rtol=1e-5)
+    close(bell[12], window[12] * math.exp(-(2**2) / (2 * 1.5**2)), rtol=1e-5)
     with pytest.raises(ValueError, match=r"no position within 0\.1 of 10\.5"):
         find("local").draw({"position": 10.5, "window": 0.1})
     [drawn] = find("local").draw({"position": 8.123, "window": 2.0}).browser_drawings()
@@ -585,7 +564,7 @@ def test_losses_around_networks_are_those_of_the_lecture() -> None:
         assert lines[0].name == f"{name} 48 {lines[0].name.split()[2]}" and len(first) > 70
         ends = [trained.projected(x, 1, losses[-1, k].clip(max=3)) for x, k in ((-1, 0), (1, -1))]
         moved = first - [610 * (name == "residual"), 0]
-        np.testing.assert_allclose(moved[[0, -1]], ends, atol=6)
+        close(moved[[0, -1]], ends, atol=6)
         hidden = [edge for edge in lines if edge.name.startswith(f"{name} 30 ")]
         assert all(np.diff(np.array(edge.points)[:, 0]).min() > 0 for edge in hidden)
     made = small_trainings.train_landscapes(layers=2, steps=2, points=3)
@@ -658,9 +637,9 @@ def test_a_language_model_classifies_and_places_are_mixed() -> None:
     assert labels == [f"→ a {'question' if each else 'statement'}" for each in asks]
     drawn = DEMOS["mixing"].draw()
     affine, weights = ([written(drawn, f"{name} {k}") for k in range(3)] for name in "eα")
-    np.testing.assert_allclose(softmax(affine), weights, atol=0.01)
+    close(softmax(affine), weights, atol=0.01)
     texts = {node.name: node.texts for node in drawn.nodes}
     states = [[float(x.replace("−", "-")) for x in texts[f"h {k}"]] for k in range(3)]
     context = [float(texts[f"c {i}"][0][2:].replace("−", "-")) for i in range(2)]
-    np.testing.assert_allclose(np.array(weights) @ states, context, atol=0.01)
+    close(np.array(weights) @ states, context, atol=0.01)
     assert [texts[f"x′ {i}"] for i in range(2)] == [texts[f"x {i}"] for i in range(2)]

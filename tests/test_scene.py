@@ -324,7 +324,7 @@ def test_the_sum_is_of_what_the_order_of_norms_says() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_line_of_a_lecture_is_behind_a_box(command: str) -> None:
+def test_no_line_of_a_slide_is_behind_a_box_and_none_ends_on_half_a_drawing(command: str) -> None:
     name, runs, options = parsed(command)
     if runs:
         shipped = present(runs, lambda run: (PACKAGED / run).is_dir())
@@ -333,3 +333,8 @@ def test_no_line_of_a_lecture_is_behind_a_box(command: str) -> None:
         drawn = DEMOS[name].draw(options.model_dump(exclude_unset=True))
     scenes = [each for each in drawn.drawings() if isinstance(each, SceneDrawing)]
     assert [pair for each in scenes for pair in behind_boxes(each)] == []
+    for stop in [] if runs else [each.stops[-1] for each in scenes if len(each.stops) > 1]:
+        lit, names = tuple(f"{x} " for x in stop.lit), (f"{x.name} " for x in drawn.shown(stop))
+        assert not lit or all(name.startswith(lit) for name in names)
+        tags = {each.tag for each in (*drawn.nodes, *drawn.edges)} - {"", *stop.shows}
+        assert tags <= {tag for other in drawn.stops for tag in other.shows}

@@ -238,7 +238,8 @@ def _written(position: Position) -> str:
 def thinned(y: Floats, most: int) -> list[int]:
     """Return which of N points to draw, at most ``most``: first, last, and one of each bucket.
 
-    In a bucket it is the point farthest from the mean of the bucket; NaN values are interpolated.
+    In a bucket it is the point farthest from the straight line through the bucket; NaN values are
+    interpolated.
     """
     count = len(y)
     if count <= most:
@@ -246,6 +247,8 @@ def thinned(y: Floats, most: int) -> list[int]:
     known = np.isfinite(y)
     filled = np.interp(np.arange(count), np.flatnonzero(known), y[known]) if known.any() else 0 * y
     edges = np.linspace(1, count - 1, most - 1).astype(int)
-    buckets = [(start, filled[start:end]) for start, end in pairwise(edges.tolist())]
-    far = [start + int(np.abs(part - part.mean()).argmax()) for start, part in buckets]
-    return [0, *far, count - 1]
+    chosen = [0]
+    for start, end in pairwise(edges.tolist()):
+        line = np.interp(np.arange(start, end), [start - 1, end], filled[[start - 1, end]])
+        chosen.append(start + int(np.abs(filled[start:end] - line).argmax()))
+    return [*chosen, count - 1]

@@ -42,10 +42,10 @@ def decoder(config: Decoder.Config) -> Decoder:
     return config.build(Tokens(100), None).eval()
 
 
-def encoder(config: Encoder.Config) -> Encoder:
-    """Return an encoder of 100 tokens, with the same weights at every call."""
+def encoder(config: Encoder.Config, tokens: int = 100) -> Encoder:
+    """Return an encoder of some tokens, with the same weights at every call."""
     torch.manual_seed(1)
-    return config.build(Tokens(100)).eval()
+    return config.build(Tokens(tokens)).eval()
 
 
 def ids(length: int) -> Tensor:

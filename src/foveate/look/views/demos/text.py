@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1
-from foveate.config import PACKAGED, Config, ConfigError
+from foveate.config import PACKAGED, ConfigError
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
@@ -30,34 +30,25 @@ from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.texts import TableDrawing, total_of
 from foveate.look.views.demos import TABLES, demo
-from foveate.look.views.demos.networks import NARROW, SMALL
+from foveate.look.views.demos.networks import NARROW, SMALL, encoder
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
 from foveate.models.transformer import TransformerEncoder
-from foveate.nn.spec import Tokens
 
 WRITTEN = 9  # columns up to which the numbers of a sheet are written
 Texts = Annotated[tuple[str, ...], Field(description="your own texts; repeat")]
 
 
-class ToyModel(Config):
-    """A table as a language model: p of each token at each step; the last token is the end.
-
-    The last of the ``steps`` applies to all later ones. ``after`` has the rows that differ, by the
-    preceding tokens, separated by spaces.
-    """
-
-    tokens: tuple[str, ...] = Field(min_length=2)
-    steps: tuple[list[float], ...] = Field(min_length=1)
-    after: dict[str, list[float]] = Field(default_factory=dict)
-
-    def next(self, prefix: Sequence[int]) -> list[float]:
-        """Return p(next token | prefix)."""
-        row = self.steps[min(len(prefix), len(self.steps) - 1)]
-        return self.after.get(" ".join(self.tokens[i] for i in prefix), row)
+MODEL = TABLES["beam"]
+TOKENS: list[str] = MODEL["tokens"]
+END = len(TOKENS) - 1
 
 
-LECTURE = ToyModel.parse(TABLES["beam"])
+def next_p(prefix: Sequence[int]) -> list[float]:
+    """Return p(next token | prefix) from a table, whose last step applies to all later ones."""
+    steps: list[list[float]] = MODEL["steps"]
+    row = steps[min(len(prefix), len(steps) - 1)]
+    return MODEL["after"].get(" ".join(TOKENS[i] for i in prefix), row)
 
 
 class _TableSteps:
@@ -65,14 +56,13 @@ class _TableSteps:
 
     device = torch.device("cpu")
 
-    def __init__(self, model: ToyModel) -> None:
-        self.model = model
+    def __init__(self) -> None:
         self.prefixes: list[tuple[int, ...]] = []
 
     def step(self, ids: Tensor) -> Tensor:
         pairs = zip(self.prefixes, ids.tolist(), strict=True)
         self.prefixes = [(*prefix, i) for prefix, i in pairs] if self.prefixes else [()]
-        return torch.tensor([self.model.next(prefix) for prefix in self.prefixes]).log()
+        return torch.tensor(list(map(next_p, self.prefixes))).log()
 
     def reorder(self, rows: Tensor) -> None:
         self.prefixes = [self.prefixes[row] for row in rows.tolist()]
@@ -81,13 +71,12 @@ class _TableSteps:
         """Do nothing: there is one source."""
 
 
-def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watch, Hypothesis]:
-    """Return what a beam search in a table does at each step, and its best output."""
-    end, watch = len(model.tokens) - 1, Watch()
+def search(beam_size: int, length_penalty: float) -> tuple[Watch, Hypothesis]:
+    """Return what a beam search in the table does at each step, and its best output."""
     fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
-    beam = Beam.Config.parse({**fields, "max_extra": 2 * len(model.steps)}).build()
-    batch = DecodingBatch([0], _TableSteps(model), [1])
-    followed = Followed(beam.positions(batch, end, end))
+    beam = Beam.Config.parse({**fields, "max_extra": 2 * len(MODEL["steps"])}).build()
+    followed = Followed(beam.positions(DecodingBatch([0], _TableSteps(), [1]), END, END))
+    watch = Watch()
     for position in followed:
         watch.read(position)
     ((best, *_),) = followed.outputs
@@ -101,20 +90,18 @@ def beam(
     tables: Annotated[bool, Field(description="p of every token along both outputs")] = False,
 ) -> LanesDrawing | SceneDrawing:
     """Draw the partial hypotheses of a beam search in a small table, with the greedy output."""
-    model, end = LECTURE, len(LECTURE.tokens) - 1
-    (alone, greedy), (watch, best) = search(model, 1, 0.0), search(model, beam_size, length_penalty)
+    (alone, greedy), (watch, best) = search(1, 0.0), search(beam_size, length_penalty)
 
     def name(output: Hypothesis) -> str:
-        ids = [*output.ids, end] if output.ended else output.ids
-        p = prod(model.next(ids[:t])[token] for t, token in enumerate(ids))
-        return f"{' '.join(model.tokens[i] for i in ids)}, p = {p:.3g}"
+        text = " ".join(TOKENS[i] for i in written(output))
+        return f"{text}, p = {probability(output):.3g}"
 
     def node(partial: PartialHypothesis) -> Node:
         factor = f"{np.exp(partial.token_log_p):.2g}".lstrip("0")
         product = "" if partial.parent is None else f": ×{factor} ="
         return Node(
             id=partial.id, parent=partial.parent, log_p=partial.log_p, state=partial.state,
-            text=f"{model.tokens[partial.token]}{product}", score=np.exp(partial.log_p),
+            text=f"{TOKENS[partial.token]}{product}", score=np.exp(partial.log_p),
         )  # fmt: skip
 
     if tables:
@@ -122,27 +109,38 @@ def beam(
         for number, (kind, output) in enumerate(both.items()):
             box, texts = (0.0, 92 + 266.0 * number, 230.0, 140.0), [kind, *name(output).split(", ")]
             made.label(kind, "", box, texts=texts)
-            _path(made, model, kind, [*output.ids, end][: len(output.ids) + output.ended])
+            _path(made, kind, written(output))
         caption = "Filled: the chosen token. Green: it has the largest p of its step; orange: not."
         return made.drawing("p of each token after the chosen ones", caption=caption)
-    path = [partial.id for partial in watch.find(best.ids, end)]
+    path = [partial.id for partial in watch.find(best.ids, END)]
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = "A token, times its p, and the product so far. ■: finished; dashed: dropped."
-    of_greedy = [node(partial) for partial in alone.find(greedy.ids, end)]
+    of_greedy = [node(partial) for partial in alone.find(greedy.ids, END)]
     return lanes(steps, path, title, of_greedy).model_copy(update={"caption": caption})
 
 
-def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> None:
+def written(output: Hypothesis) -> list[int]:
+    """Return the tokens of an output, with the end if it has one."""
+    return [*output.ids, END] if output.ended else output.ids
+
+
+def probability(output: Hypothesis) -> float:
+    """Return p of an output in the table."""
+    ids = written(output)
+    return prod(next_p(ids[:t])[token] for t, token in enumerate(ids))
+
+
+def _path(made: SceneMaker, kind: str, ids: Sequence[int]) -> None:
     """Draw p of every token at each step of an output, with arrows between its own tokens."""
     band, pitch = 42 + 266.0 * (len(made.edges) > 0), (WIDE - 250) / len(ids)
-    high = 250 / len(model.tokens)
+    high = 250 / len(TOKENS)
     for t, token in enumerate(ids):
-        row, step = model.next(ids[:t]), (250 + pitch * t, 0, pitch - 50, 40)
+        row, step = next_p(ids[:t]), (250 + pitch * t, 0, pitch - 50, 40)
         made.label(f"{kind} step {t}", f"step {t + 1}", step)
         for k, p in enumerate(row):
             box = 250 + pitch * t, band + high * k + 4, pitch - 50, high - 10
-            label, form = f"{model.tokens[k]} {p:.2f}", "box" if k == token else "word"
+            label, form = f"{TOKENS[k]} {p:.2f}", "box" if k == token else "word"
             made.node(f"{kind} {t} {k}", label, box, form=form, hue=1 + (p == max(row)), level=0.5)
     for t, (token, after) in enumerate(pairwise(ids)):
         made.link(f"{kind} {t} {token}", f"{kind} {t + 1} {after}", hue=2, tag="")
@@ -365,7 +363,7 @@ def bag(texts: Texts = ()) -> SheetGrid | SceneDrawing:
         "+ positions": TransformerEncoder.Config.parse(shape),
     }
     orders = [[counts.terms.index(word) for word in words] for words in documents]
-    moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
+    moved = [distances(config, orders) for config in configs.values()]
     made, pitch = SceneMaker(), (HIGH - 60) / len(documents)
     for k, name in enumerate(configs):
         made.label(name, name, (664.0 + 192 * k, 0, 184, 44))
@@ -384,10 +382,10 @@ def bag(texts: Texts = ()) -> SheetGrid | SceneDrawing:
 
 
 @torch.no_grad()
-def distances(config: Encoder.Config, orders: list[list[int]], size: int) -> Floats:
+def distances(config: Encoder.Config, orders: list[list[int]]) -> Floats:
     """Return how far the vector of each text, one for all its words, is from the first, (N,)."""
-    torch.manual_seed(1)
-    made = config.build(Tokens(size)).eval()(torch.tensor(orders)).summary()
+    words = 1 + max(map(max, orders))
+    made = encoder(config, words)(torch.tensor(orders)).summary()
     return (made - made[:1]).norm(dim=1).double().numpy()
 
 

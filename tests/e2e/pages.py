@@ -58,6 +58,14 @@ def until(page: Any, true: str, about: Any = None, seconds: float = 30) -> None:
         page.wait_for_timeout(50)
 
 
+def downloaded(button: Any, folder: Path) -> Path:
+    """The file that a button saves, under the name that it suggests."""
+    with button.page.expect_download() as saved:
+        button.click()
+    saved.value.save_as(path := folder / saved.value.suggested_filename)
+    return path
+
+
 def words(page: Any) -> list[str]:
     """The tokens that are shown."""
     texts: list[str] = page.get_by_test_id("output").locator(".word").all_inner_texts()

@@ -487,15 +487,15 @@ class _Scene(SceneMaker):
             stages["softmax"] = replace(stages["softmax"], equation="p = softmax(W c + b)")
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
-        row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
+        row, names_of = _checked("--query", query or 0, len(rows)), _names(blocks)
         units = {} if pools else _units(values, reads)
         more = {"rows": rows, "row": row, "reads": reads, "tokens": tokens, "units": units}
         self._panel(home, stages, values, **more)
         equations = {"embedding": "x"} | self.panels[-1].equations
         equations |= {"position": "PE(t)", "input": f"{equations['embedding']} + PE(t)"}
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
-        every, reader = _tags(["words", *stages]), " of the ".join(spoken.split(" ")[::-1])
-        reader = reader.replace("feed-forward", "feed-forward layer")
+        every, spoken = _tags(["words", *stages]), " ".join(names_of)
+        reader = " of the ".join(reversed(names_of)).replace("feed-forward", "feed-forward layer")
         twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
         if deep and twice and "position" in stages:
             text = f"“{rows[twice[0]]}” twice: one embedding, two positions, two inputs."
@@ -831,11 +831,16 @@ def _layer_of(part: ModelPart, layer: int) -> list[ModelBlock]:
     return [b for b in part.blocks if b.layer == layers[layer]] if layers else []
 
 
-def _spoken(blocks: Sequence[str]) -> str:
-    """Return what stops call the box of some blocks: ``encoder feed-forward``."""
+def _names(blocks: Sequence[str]) -> list[str]:
+    """Return the part and the name of the box of some blocks: encoder, feed-forward."""
     block = next((name for name in blocks if name.endswith("stem")), blocks[-1])
     names = block_of(block).replace("stem", "embedding").replace("_", "-").split(".")
-    return " ".join(dict.fromkeys((names[0], names[-1])))
+    return list(dict.fromkeys((names[0], names[-1])))
+
+
+def _spoken(blocks: Sequence[str]) -> str:
+    """Return what stops call the box of some blocks: ``encoder feed-forward``."""
+    return " ".join(_names(blocks))
 
 
 def _renamed(stage: ForwardFrame, letters: Mapping[str, str], power: str) -> ForwardFrame:

@@ -88,38 +88,24 @@ def test_runs_are_listed_while_one_is_loaded(tmp_path: Path) -> None:
 def test_one_at_a_time_and_no_more_than_may_wait() -> None:
     together, most, gate = list[int](), list[int](), threading.Event()
 
-    def work() -> None:
+    def work(send: Send) -> None:
         together.append(1)
         most.append(len(together))
         gate.wait(10)
         together.pop()
 
     async def main(jobs: StudioState) -> None:
-        waiting = [asyncio.ensure_future(jobs.compute(work)) for _ in range(3)]
+        waiting = [asyncio.ensure_future(jobs.start(work).result()) for _ in range(3)]
         await asyncio.sleep(0.05)
         with pytest.raises(RequestError, match="the queue is full") as refused:
-            await jobs.compute(work)
+            await jobs.start(work).result()
         assert refused.value.status == 429
         gate.set()
         await asyncio.gather(*waiting)
-        await jobs.compute(work)
+        await jobs.start(work).result()
 
     at_work(main)
     assert most == [1] * 4
-
-
-def test_an_error_reaches_the_one_who_asked() -> None:
-    def work(send: Send) -> None:
-        send("before")
-        raise ValueError("no")
-
-    async def main(jobs: StudioState) -> None:
-        with pytest.raises(ValueError, match="no"):
-            async for _ in jobs.start(work).events(1, None):
-                pass
-        assert await jobs.compute(lambda: 1) == 1
-
-    at_work(main)
 
 
 # ---- Screens of the studio that need no run: demos with options, comparisons as on their pages

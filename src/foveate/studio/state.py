@@ -202,10 +202,6 @@ class StudioState:
         """Add a computation to the queue. Raises `RequestError` (429) if it is full."""
         return Computation(work, self.queue)
 
-    async def compute(self, work: Callable[[], T], left: Left | None = None) -> T:
-        """Return the result of a computation without events, unless its client has ``left``."""
-        return await self.start(lambda send: work()).result(left)
-
     def answer(self, name: str, request: AnswerRequest, send: Send) -> DrawingPart:
         """Answer a request with events, of which the first is "start"; return the last."""
         began = time.perf_counter()

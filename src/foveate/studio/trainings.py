@@ -22,7 +22,7 @@ RECENT = 180.0  # seconds since the last line after which a training run counts 
 CURVES = ("train", "valid")  # the events whose numbers are curves
 Floats = NDArray[np.float64]
 Position = tuple[int, int]  # in a log: a step, and which of its lines
-START: Position = (-1, -1)
+START: Position = (0, -1)  # before the first line
 LARGE = 10**9  # more lines than a step has
 NO_FIGURES = {"step", "epoch", "seconds", "best"}  # numbers of a line that are no curves
 SAMPLE = ("source", "reference", "output")
@@ -203,7 +203,7 @@ class LogTail:
         if (common := self._common(lines)) < self.position:
             self.position = common
             self._sent = {place: line for place, line in self._sent.items() if place <= common}
-            yield _written(common), {"event": "cut", "step": max(0, common[0])}
+            yield _written(common), {"event": "cut", "step": common[0]}
         for position, line in lines.items():
             if position > self.position:
                 self.position, self._sent[position] = position, line
@@ -232,7 +232,7 @@ def _position(text: str) -> Position:
 
 
 def _written(position: Position) -> str:
-    return f"{max(0, position[0])}.{max(0, position[1])}"
+    return f"{position[0]}.{max(0, position[1])}"
 
 
 def thinned(y: Floats, most: int) -> list[int]:

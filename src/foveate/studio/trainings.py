@@ -122,8 +122,7 @@ def last_step(log: Sequence[Line]) -> int:
 
 def figures(line: Line) -> dict[str, float]:
     """Return the numbers of a line that may be drawn as curves."""
-    numbers = {key: value for key, value in line.items() if isinstance(value, int | float)}
-    return {key: value for key, value in numbers.items() if key not in NO_FIGURES}
+    return {k: v for k, v in line.items() if k not in NO_FIGURES and isinstance(v, int | float)}
 
 
 def keys(log: Sequence[Line]) -> list[str]:

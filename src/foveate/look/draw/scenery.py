@@ -264,7 +264,7 @@ class _Scene(SceneMaker):
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
         masked, box = any(map(_looks_back, maps)), (x, y, wide - NORMED - SUMS - 12, high)
         lines = [_name(main), "(masked)"] * (masked and not self.train)
-        self._block(main, box, "masked " * bool(lines) + _name(main), more={"texts": lines})
+        self._block(main, box, "masked " * bool(lines) + _name(main), texts=lines)
         x_of, f_of, after = self._summands(main.name)
         road = f"{main.name.split('.')[0]} stream {main.name}"
         more: dict[str, object] = {"hue": Hue.STATE, "level": 0.25, "tag": "layer"}
@@ -325,7 +325,7 @@ class _Scene(SceneMaker):
                     floor = 364.0
                     more = self._vectors(part.name, block.name, k, (x, floor, wider, tall), letter)
                 label = letter + f"^{row + 1}" * stacked + "^{←}" * block.backwards + f"_{k + 1}"
-                self._block(block, (x, y, wider, tall), label, f" {k}", more=more)
+                self._block(block, (x, y, wider, tall), label, f" {k}", **more)
                 ends = [(x - 0.3 * pitch, y + tall / 2), (x, y + tall / 2)]
                 if k:
                     self.edge(f"{block.name} {k} on", *ends[:: -1 if block.backwards else 1])
@@ -423,12 +423,11 @@ class _Scene(SceneMaker):
             self.node(f"{part} {label} {k}", f"p_{k + 1}", each, **fields)
 
     def _block(
-        self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", tag: str = "",
-        more: Mapping[str, object] | None = None,
-    ) -> None:  # fmt: skip
+        self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", **more: object
+    ) -> None:
         amount = f"{block.parameters:,} parameters" if block.parameters else ""
         detail = [text for text in (block.equation, block.output, amount) if text]
-        fields = {"hue": block.hue, "tag": tag, "detail": detail, **(more or {})}
+        fields: dict[str, object] = {"hue": block.hue, "detail": detail, **more}
         self.homes[block.name] = block.name
         self.node(block.name + suffix, label or _name(block), box, **fields)
 

@@ -260,7 +260,7 @@ def signs(
 @demo
 def learn() -> FilmDrawing:
     """Draw how attention forms while a small Transformer learns to write words backwards."""
-    return FilmDrawing.model_validate(json.loads(STORED.read_text(encoding="utf-8"))["learn"])
+    return FilmDrawing.model_validate(stored("learn", dict))
 
 
 @demo

@@ -206,8 +206,8 @@ def block(
     else:
         made.branch(90, "pre-norm", "x + f(norm(x))", True)
         made.branch(740, "post-norm", "norm(x + f(x))", False)
-    said = "attention" if part == "mean" else part
-    text = TABLES["block"][said].format(drop=drop, kept=1 - drop, bend=bend)
+    key = "attention" if part == "mean" else part
+    text = TABLES["block"][key].format(drop=drop, kept=1 - drop, bend=bend)
     made.stop(part, text, ["stream"])
     caption = "Inputs and matrices are random, with one digit."
     return made.drawing(f"A layer in small numbers: {part}", caption=caption)

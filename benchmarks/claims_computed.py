@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1
-from foveate.decode.engine import Hypothesis
 from foveate.look.relevance import by_distance
 from foveate.look.views.demos.networks import (
     NARROW,
@@ -26,7 +25,7 @@ from foveate.look.views.demos.networks import (
     residual,
     transformer,
 )
-from foveate.look.views.demos.text import LECTURE, search
+from foveate.look.views.demos.text import next_p, probability, search
 from foveate.measure.machine import counting
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
@@ -617,17 +616,11 @@ def smoothing() -> Answer:
     return f"p = {best:.3f}", verdict(abs(best - 0.91) < 0.005)
 
 
-def probability(output: Hypothesis) -> float:
-    """p of an output in the table of the lectures."""
-    tokens = [*output.ids, len(LECTURE.tokens) - 1] if output.ended else output.ids
-    return math.prod(LECTURE.next(tokens[:t])[token] for t, token in enumerate(tokens))
-
-
 @claim("beam", "Greedy search finds 0.048, a beam of two finds 0.054.",
        "Zhang et al., 2023", demo="beam")  # fmt: skip
 def beam() -> Answer:
     """The probabilities of the two outputs, in three decimals."""
-    greedy, two = (probability(search(LECTURE, size, 0.0)[1]) for size in (1, 2))
+    greedy, two = (probability(search(size, 0.0)[1]) for size in (1, 2))
     return f"{greedy:.3f} and {two:.3f}", verdict(
         (round(greedy, 3), round(two, 3)) == (0.048, 0.054)
     )
@@ -639,7 +632,7 @@ def chain() -> Answer:
     """All outputs of up to 8 tokens of the table, ended or not, sum to 1 within 1e-9."""
 
     def total(prefix: tuple[int, ...], p: float) -> float:
-        *others, stop = LECTURE.next(prefix)
+        *others, stop = next_p(prefix)
         if len(prefix) == 8:
             return p
         return p * stop + sum(total((*prefix, i), p * q) for i, q in enumerate(others) if q)

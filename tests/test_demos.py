@@ -5,7 +5,7 @@ import math
 import re
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -23,15 +23,20 @@ from foveate.look.views.demos import DEMOS, DemoEntry, find, trained
 from foveate.look.views.demos.formulas import SCORES
 from foveate.look.views.demos.layer import Part
 from foveate.look.views.demos.text import LINEAGE
-from foveate.studio.lectures import lectures, parsed
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"vanishing": {"length": 8}, "memory": {"length": 16}, "paths": {"length": 16}}
+close = np.testing.assert_allclose
 PICTURES = "beam", "lookup", "quadratic", "paths", "rnn"  # one of each class of drawings
 
 
+def draw(name: str, **values: Any) -> Any:
+    """What a demo draws with some options."""
+    return find(name).draw(values)
+
+
 def sheets(name: str, **values: object) -> list[SheetDrawing]:
-    return DEMOS[name].draw(values).sheets
+    return draw(name, **values).sheets
 
 
 @pytest.mark.parametrize("entry", DEMOS.values(), ids=lambda entry: entry.name)
@@ -49,28 +54,28 @@ def test_a_demo_is_whole_and_draws_in_every_form(entry: DemoEntry, tmp_path: Pat
 
 
 def test_greedy_finds_048_where_two_beams_find_054(tmp_path: Path) -> None:
-    drawn = DEMOS["beam"].draw()
+    drawn = draw("beam")
     assert drawn.title == "Greedy: A B C end, p = 0.048; beam of 2: A C B end, p = 0.054"
     ended = drawn.arrays()["score"][drawn.arrays()["state"] == "done"]
     assert ended == pytest.approx([0.054, 0.048])
     assert "[end: ×.6 =] .054■  end: ×.6 = .048■" in drawn.text()
     marked = [node.text for step in drawn.steps for node in step if node.id in drawn.greedy]
     assert marked == ["A", "B: ×.4 =", "C: ×.4 =", "end: ×.6 ="]
-    assert "beam of 3: A end, p = 0.1" in DEMOS["beam"].draw({"beam_size": 3}).title
-    longer = DEMOS["beam"].draw({"beam_size": 3, "length_penalty": 1.0})
+    assert "beam of 3: A end, p = 0.1" in draw("beam", beam_size=3).title
+    longer = draw("beam", beam_size=3, length_penalty=1.0)
     assert "beam of 3: A C B end" in longer.title
 
 
 def test_numbers_of_the_lectures() -> None:
-    words = DEMOS["chain"].draw()
+    words = draw("chain")
     said = [node.texts for node in words.nodes if node.name.endswith(" 0")]
     assert [float(p) for _, p in said] == [0.01, 0.02, 0.35, 0.29, 0.005, 0.06, 0.01]
     assert words.title == "p of the sentence: 6.1e-11"
-    peaks = {name: rates.max() for name, rates in DEMOS["noam"].draw().arrays().items()}
+    peaks = {name: rates.max() for name, rates in draw("noam").arrays().items()}
     named = "512, warmup 4000: highest\xa00.00070", "512, warmup 8000: highest\xa00.00049"
     assert [*peaks][1:3] == [f"d = {name}" for name in named]
-    np.testing.assert_allclose([*peaks.values()][1:], [0.00070, 0.00049, 0.00099], atol=5e-6)
-    drawn = DEMOS["permutation"].draw()
+    close([*peaks.values()][1:], [0.00070, 0.00049, 0.00099], atol=5e-6)
+    drawn = draw("permutation")
     names = [f"network 0 {name}" for name in ("X", "f(X)", "P f(X)", "P X", "= f(P X)")]
     rows = [[written(drawn, f"{name} {k}") for k in range(4)] for name in names]
     assert rows == [[1, 2, 3, 4], [6, 7, 8, 9], [9, 8, 7, 6], [4, 3, 2, 1], [9, 8, 7, 6]]
@@ -85,16 +90,16 @@ def test_numbers_of_the_lectures() -> None:
 
 
 def test_a_lookup_mixes_and_picks() -> None:
-    drawn = DEMOS["lookup"].draw({"blend": 0.0, "temperature": [1.0, 0.01]})
+    drawn = draw("lookup", blend=0.0, temperature=[1.0, 0.01])
     assert [stop.name for stop in drawn.stops] == ["softmax", "softmax, τ = 0.01", "hardmax"]
     alphas = np.array([[written(drawn, f"α {n} {k}") for k in range(4)] for n in range(3)])
-    np.testing.assert_allclose(alphas.sum(axis=1), 1, atol=0.011)
-    np.testing.assert_allclose(alphas[1:], [[0, 1, 0, 0]] * 2)
+    close(alphas.sum(axis=1), 1, atol=0.011)
+    close(alphas[1:], [[0, 1, 0, 0]] * 2)
     means = [written(drawn, f"c {n} 0") for n in range(3)]
-    np.testing.assert_allclose(means, alphas @ [10, 20, 30, 40], atol=0.3)
+    close(means, alphas @ [10, 20, 30, 40], atol=0.3)
     weights = [edge.weight for edge in drawn.edges if edge.name.endswith("to c 2 0")]
     assert weights == [1]  # a value without weight has no line
-    drawn = DEMOS["lookup"].draw({"pages": True})
+    drawn = draw("lookup", pages=True)
     texts = {node.name: node.texts for node in drawn.nodes}
     assert [stop.name for stop in drawn.stops] == ["hardmax"]
     assert texts["c 0 0"] == texts["v 0 1"] == ["18 °C", "rain"]
@@ -105,109 +110,88 @@ def written(drawn: SceneDrawing, name: str) -> float:
     return float(text.replace("−", "-").replace("∞", "inf") or 0)
 
 
-def board(line: int, place: int, rows: int, columns: int, **values: object) -> np.ndarray:
-    """A matrix on the board of `block`, as its boxes say."""
-    drawn, cells = DEMOS["block"].draw(values), np.ndindex(rows, columns)
-    numbers = [written(drawn, f"line {line} {place} {row} {column}") for row, column in cells]
-    return np.reshape(numbers, (rows, columns))
+def board(**values: object) -> list[list[np.ndarray]]:
+    """The matrices of each line on the board of `block`, as their boxes say."""
+    drawn, lines = draw("block", **values), dict[int, dict[int, dict[int, list[float]]]]()
+    for node in drawn.nodes:
+        if place := re.fullmatch(r"line (\d) (\d) (\d) (\d)", node.name):
+            line, piece, row, _ = map(int, place.groups())
+            rows = lines.setdefault(line, {}).setdefault(piece, {})
+            rows.setdefault(row, []).append(written(drawn, node.name))
+    return [[np.array([*rows.values()]) for rows in line.values()] for line in lines.values()]
 
 
 def test_a_layer_in_small_numbers_is_the_one_that_the_matrices_give() -> None:
-    x, by_row = (board(0, place, 3, 3, part="norm") for place in (0, 4))
-    expected = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
-    np.testing.assert_allclose(by_row, expected, atol=0.006)
-    by_column = board(1, 4, 3, 3, part="norm")
-    np.testing.assert_allclose(by_column, (x - x.mean(0)) / x.std(0), atol=0.006)
+    (x, _, by_row), (_, _, by_column) = board(part="norm")
+    close(by_row, (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True), atol=0.006)
+    close(by_column, (x - x.mean(0)) / x.std(0), atol=0.006)
     normal = np.vectorize(lambda v: 0.5 * (1 + math.erf(v / 2**0.5)))
     for kind, f in (("relu", lambda z: z.clip(min=0)), ("gelu", lambda z: z * normal(z))):
-        numbers = partial(board, activation=kind)
-        x, weight, bias = numbers(0, 0, 3, 2), numbers(0, 2, 2, 3), numbers(0, 4, 1, 3)
-        z = numbers(0, 6, 3, 3)
-        np.testing.assert_allclose(z, x @ weight + bias, atol=0.006)
-        a, weight, bias = numbers(1, 0, 3, 3), numbers(1, 2, 3, 2), numbers(1, 4, 1, 2)
-        np.testing.assert_allclose(a, f(z), atol=0.01)
-        np.testing.assert_allclose(numbers(1, 6, 3, 2), a @ weight + bias, atol=0.06)
-    changed, dropped = (board(0, place, 3, 3, part="dropout") for place in (0, 2))
-    total, x = (board(1, place, 3, 3, part="dropout") for place in (4, 0))
+        (x, inner, b_1, z), (a, outer, b_2, y) = board(activation=kind)
+        close(z, x @ inner + b_1, atol=0.006)
+        close(a, f(z), atol=0.01)
+        close(y, a @ outer + b_2, atol=0.06)
+    (changed, dropped), (x, _, total) = board(part="dropout")
     assert {*np.round(dropped[changed != 0] / changed[changed != 0], 3).tolist()} == {0, 2}
-    np.testing.assert_allclose(total - dropped, x, atol=1e-6)
+    close(total - dropped, x, atol=1e-6)
+
+
+def test_a_second_layer_has_its_own_weights() -> None:
+    first, second = board(part="layers")
+    for x, weight, bias, z in (first, second):
+        close(z, x @ weight + bias, atol=0.03)
+    assert (first[1] != second[1]).any()
+    np.testing.assert_array_equal(first[0], second[0])
 
 
 @pytest.mark.parametrize("part", ["attention", "mean"])
 def test_steps_of_attention_can_be_computed_again_from_what_is_written(part: str) -> None:
-    numbers = partial(board, part=part)
-    states, state, score = numbers(0, 0, 3, 2), numbers(0, 2, 2, 1), numbers(0, 4, 3, 1)
-    np.testing.assert_allclose(score, states @ state)
-    weights = softmax(score)
-    np.testing.assert_allclose(numbers(1, 0, 1, 3).T, weights, atol=0.006)
-    np.testing.assert_allclose(numbers(1, 4, 1, 2), weights.T @ states, atol=0.006)
-    if part == "attention":
-        np.testing.assert_allclose(numbers(1, 6, 1, 4)[:, 2:], state.T)
+    (states, state, score, _), (weights, _, mean, *joined) = board(part=part)
+    close(score, states @ state)
+    close(weights.T, softmax(score), atol=0.006)
+    close(mean, softmax(score).T @ states, atol=0.006)
+    assert len(joined) == (part == "attention")
+    for both in joined:
+        close(both[:, 2:], state.T)
+
+
+def test_a_mask_and_the_weights_that_are_left() -> None:
+    (score, _, masked), (power, total, weights) = board(part="mask")
+    later = np.triu(np.ones((3, 3), bool), 1)
+    np.testing.assert_array_equal(masked, np.where(later, -np.inf, score))
+    close(weights, softmax(masked, axis=1), atol=0.01)
+    close(power, np.exp(masked), rtol=0.02, atol=0.006)
+    close(power.sum(1, keepdims=True), total, atol=0.02)
+    (q, k, e), (a, v, c) = board(part="line")
+    close(e, q @ k / 2**0.5, atol=0.006)
+    close(a, softmax(e, axis=1), atol=0.01)
+    close(c, a @ v, atol=0.03)
+
+
+def test_a_causal_mask_is_not_equivariant() -> None:
+    lines = board(part="causal")
+    for x, alpha, read, y in lines:
+        assert not np.triu(alpha, 1).any()
+        close(alpha.sum(axis=1), 1, atol=0.011)
+        close(y, x + alpha @ read, atol=0.03)
+    (*_, first), (*_, second) = lines
+    assert np.abs(first - second[::-1]).max() > 0.1
 
 
 @pytest.mark.parametrize("part", get_args(Part))
 def test_a_part_of_a_layer_opens_on_all_of_it_within_the_picture(part: str) -> None:
-    drawn = DEMOS["block"].draw({"part": part})
+    drawn = draw("block", part=part)
     for node in drawn.nodes:
         x, y, wide, high = node.box
         assert x >= 0 and y >= 0 and x + wide <= WIDE + 0.01 and y + high <= HIGH + 0.01, node.name
     assert [stop.lit for stop in drawn.stops] == [[]]
 
 
-def test_a_slide_never_ends_on_half_a_drawing() -> None:
-    commands = {step.command for lecture in lectures().lectures for step in lecture.steps}
-    for command in (each for each in commands if each.startswith("foveate demo ")):
-        name, _, options = parsed(command)
-        drawn = DEMOS[name].draw(options.model_dump(exclude_unset=True))
-        for stop in drawn.stops[1:][-1:] if isinstance(drawn, SceneDrawing) else ():
-            names = [f"{part.name} " for part in drawn.shown(stop)]
-            assert not stop.lit or all(n.startswith((*(f"{x} " for x in stop.lit),)) for n in names)
-            tags = {each.tag for each in (*drawn.nodes, *drawn.edges)} - {"", *stop.shows}
-            assert tags <= {tag for other in drawn.stops for tag in other.shows}, command
-
-
 def arcs(name: str, panel: str) -> dict[tuple[int, int], tuple[float, int | None]]:
     """Weight and colour of the arcs of one panel, by output and input."""
-    found = [e for e in DEMOS[name].draw().edges if e.name.startswith(f"{panel} out ")]
+    found = [e for e in draw(name).edges if e.name.startswith(f"{panel} out ")]
     places = [[int(k) for k in re.findall(r"\d+", each.name.removeprefix(panel))] for each in found]
     return {(t, s): (e.weight, e.hue) for (t, s), e in zip(places, found, strict=True)}
-
-
-def test_a_mask_and_the_weights_that_are_left() -> None:
-    numbers = partial(board, part="mask")
-    score, masked, weights = numbers(0, 0, 3, 3), numbers(0, 4, 3, 3), numbers(1, 4, 3, 3)
-    later = np.triu(np.ones((3, 3), bool), 1)
-    np.testing.assert_array_equal(masked, np.where(later, -np.inf, score))
-    np.testing.assert_allclose(weights, softmax(masked, axis=1), atol=0.01)
-    power, total = numbers(1, 0, 3, 3), numbers(1, 2, 3, 1)
-    np.testing.assert_allclose(power, np.exp(masked), rtol=0.02, atol=0.006)
-    np.testing.assert_allclose(power.sum(1, keepdims=True), total, atol=0.02)
-    one = partial(board, part="line")
-    q, k, e = one(0, 0, 3, 2), one(0, 2, 2, 3), one(0, 4, 3, 3)
-    np.testing.assert_allclose(e, q @ k / 2**0.5, atol=0.006)
-    a, v, c = one(1, 0, 3, 3), one(1, 2, 3, 2), one(1, 4, 3, 2)
-    np.testing.assert_allclose(a, softmax(e, axis=1), atol=0.01)
-    np.testing.assert_allclose(c, a @ v, atol=0.03)
-
-
-def test_a_causal_mask_is_not_equivariant() -> None:
-    numbers = partial(board, part="causal")
-    for line in (0, 1):
-        x, alpha, read = numbers(line, 0, 3, 2), numbers(line, 2, 3, 3), numbers(line, 4, 3, 2)
-        assert not np.triu(alpha, 1).any()
-        np.testing.assert_allclose(alpha.sum(axis=1), 1, atol=0.011)
-        np.testing.assert_allclose(numbers(line, 6, 3, 2), x + alpha @ read, atol=0.03)
-    first, second = numbers(0, 6, 3, 2), numbers(1, 6, 3, 2)
-    assert np.abs(first - second[::-1]).max() > 0.1
-
-
-def test_a_second_layer_has_its_own_weights() -> None:
-    numbers = partial(board, part="layers")
-    for line in (0, 1):
-        x, weight, bias = numbers(line, 0, 3, 2), numbers(line, 2, 2, 3), numbers(line, 4, 1, 3)
-        np.testing.assert_allclose(numbers(line, 6, 3, 3), x @ weight + bias, atol=0.03)
-    assert (numbers(0, 2, 2, 3) != numbers(1, 2, 2, 3)).any()
-    np.testing.assert_array_equal(numbers(0, 0, 3, 2), numbers(1, 0, 3, 2))
 
 
 def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
@@ -215,12 +199,12 @@ def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
     ends = [(each.least, each.most) for each in drawn]
     assert len({*ends[:3]}) == len({*ends[3:]}) == 1
     assert np.nanmax(np.abs(drawn[0].values.array)) <= 1 + 1e-6  # of the cosine
-    listed = DEMOS["scores"].draw({"of": "table"})
+    listed = draw("scores", of="table")
     listed.rows[-1] = [cell.strip("[]") for cell in listed.rows[-1]]
     titles = [f"{name}: {formula}" for name, formula, *_ in listed.rows]
     assert [each.title for each in drawn] == titles
     assert [row[0] for row in listed.rows] == [*SCORES]
-    scores, outputs = DEMOS["quadratic"].draw().panels
+    scores, outputs = draw("quadratic").panels
     (output, own), (_, score) = ([curve.y for curve in each.curves] for each in (outputs, scores))
     bends = [np.abs(np.diff(y, 2)).max() for y in (output, own, score)]
     assert bends[0] < 1e-12 < 1e-3 < min(bends[1:])  # outputs are a line, scores a parabola
@@ -229,7 +213,7 @@ def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
 
 def test_layers_outputs_and_heads_of_an_unrolled_network() -> None:
     def row(name: str, **values: object) -> list[float]:
-        drawn = DEMOS["rnn"].draw(values)
+        drawn = draw("rnn", **values)
         return [written(drawn, f"{name} {step}") for step in range(1, 6)]
 
     states = row("h_t")
@@ -242,11 +226,11 @@ def test_layers_outputs_and_heads_of_an_unrolled_network() -> None:
     above = row("h_t^{(2)}", **stacked)
     assert above[1] == pytest.approx(math.tanh(states[1] + 0.5 * above[0]), abs=8e-3)
     with pytest.raises(ValueError, match="2 --w but 1 --u"):
-        DEMOS["rnn"].draw({"w": [1, 2]})
+        draw("rnn", w=[1, 2])
 
 
 def test_links_by_em_are_hard_and_tables_show_both_ways_through_a_beam() -> None:
-    drawn = DEMOS["em"].draw({"hard": True})
+    drawn = draw("em", hard=True)
     texts = {node.name: node.texts for node in drawn.nodes}
     links = {f"{texts[f][0]} {texts[e][0]}": edge.hue for edge in drawn.edges
              for f, e in [edge.name.split(" to ")]}  # fmt: skip
@@ -254,24 +238,22 @@ def test_links_by_em_are_hard_and_tables_show_both_ways_through_a_beam() -> None
     assert chosen == {"das the", "Haus house", "Buch book"}
     first, *_, last = sheets("em", iterations=30)
     assert (first.title, last.title) == ("iteration 0", "iteration 30")
-    np.testing.assert_allclose(np.nansum(last.values.array, axis=1), 1, atol=1e-6)
+    close(np.nansum(last.values.array, axis=1), 1, atol=1e-6)
     best = dict(zip(last.rows, np.nanargmax(last.values.array, axis=1), strict=True))
     linked = {f"{last.columns[best[e]]} {e}" for e in ("the", "house", "book", "a")}
     assert linked == {*chosen, "ein a"}
-    paths = DEMOS["beam"].draw({"tables": True})
+    paths = draw("beam", tables=True)
     for kind, p in (("greedy", 0.048), ("beam of 2", 0.054)):
         rows = [[n for n in paths.nodes if n.name.startswith(f"{kind} {t} ")] for t in range(4)]
         taken = [float(n.label.split()[1]) for row in rows for n in row if n.form == "box"]
         assert math.prod(taken) == pytest.approx(p) and len(taken) == 4
         every = [[float(n.label.split()[1]) for n in row] for row in rows]
-        np.testing.assert_allclose(np.sum(every, axis=1), 1)
+        close(np.sum(every, axis=1), 1)
 
 
 def test_what_is_predicted_is_what_comes_next() -> None:
-    drawn, larger, pair, table = (
-        DEMOS["targets"].draw({"of": of, "size": size})
-        for of, size in (("text", 4), ("text", 6), ("pair", 4), ("table", 4))
-    )
+    drawn, larger = (draw("targets", size=size) for size in (4, 6))
+    pair, table = (draw("targets", of=of) for of in ("pair", "table"))
     rows = [[texts_of(drawn, f"{name} {n} ") for n in range(3)] for name in ("block", "predicted")]
     for read, predicted in zip(*rows, strict=True):
         assert read[1:] == predicted[:-1] and read[0].startswith(("u_{1} ", "u_{5} ", "u_{9} "))
@@ -296,56 +278,56 @@ def edges_of(drawn: SceneDrawing) -> dict[str, list[tuple[float, float]]]:
 
 
 def test_a_product_of_rotated_vectors_depends_on_their_distance() -> None:
-    drawn = DEMOS["rotary"].draw()
+    drawn = draw("rotary")
     products = [node.detail[-1] for node in drawn.nodes if node.detail]
     assert products[0] == products[1] != products[2] == products[3]
     pairs = [[np.diff(edges_of(drawn)[f"{n} {t}"], axis=0)[0] for n in "qk"] for t in range(1, 5)]
     between = [np.arccos(q @ k / np.hypot(*q) / np.hypot(*k)) for q, k in pairs]
-    np.testing.assert_allclose(between[::2], between[1::2], rtol=1e-3)
+    close(between[::2], between[1::2], rtol=1e-3)
     turned = [q.round(3).tolist() for q, _ in pairs]
     assert turned[0] == turned[2] != turned[1] == turned[3]  # it depends on t alone
 
 
 def test_waves_over_the_positions_and_alibi_that_falls_with_the_distance() -> None:
     vectors, alike = (each.values.array for each in sheets("sinusoids"))
-    np.testing.assert_allclose(vectors[:, ::2] ** 2 + vectors[:, 1::2] ** 2, 1, atol=1e-5)
-    np.testing.assert_allclose(np.diagonal(alike), 1, atol=1e-5)
+    close(vectors[:, ::2] ** 2 + vectors[:, 1::2] ** 2, 1, atol=1e-5)
+    close(np.diagonal(alike), 1, atol=1e-5)
     second = sheets("sinusoids", hidden_size=4)[0].values.array[1].reshape(2, 2).T
-    np.testing.assert_allclose(second, [np.sin([1, 0.01]), np.cos([1, 0.01])])
-    [x, wave] = DEMOS["sinusoids"].draw({"waves": [4], "length": 30}).arrays().values()
+    close(second, [np.sin([1, 0.01]), np.cos([1, 0.01])])
+    [x, wave] = draw("sinusoids", waves=[4], length=30).arrays().values()
     drawn = ~np.isnan(wave)
     alone = drawn & ~np.append(drawn[1:], False) & ~np.insert(drawn[:-1], 0, False)  # points
     np.testing.assert_array_equal(x[alone], [0, 1, 30])
-    np.testing.assert_allclose(wave[drawn], np.sin(x / 10_000 ** (8 / 64))[drawn], atol=1e-9)
+    close(wave[drawn], np.sin(x / 10_000 ** (8 / 64))[drawn], atol=1e-9)
     with pytest.raises(ValueError, match="sine 32 does not exist"):
-        DEMOS["sinusoids"].draw({"waves": [32]})
-    drawn = DEMOS["alibi"].draw({"text": "a b c d e", "num_heads": 2})
+        draw("sinusoids", waves=[32])
+    drawn = draw("alibi", text="a b c d e", num_heads=2)
     for head, slope in enumerate((2, 4)):  # of eight heads, as in the paper
         added = [written(drawn, f"head {head} {k}") for k in range(5)]
-        np.testing.assert_allclose(added, -np.arange(5)[::-1] / slope, atol=0.006)
+        close(added, -np.arange(5)[::-1] / slope, atol=0.006)
 
 
 def test_angles_slopes_smoothing_and_averages() -> None:
-    soft, hard = [*DEMOS["normalizers"].draw({"choice": True}).arrays().values()][1:]
+    soft, hard = [*draw("normalizers", choice=True).arrays().values()][1:]
     assert (np.diff(soft) > 0).all() and {*hard.tolist()} <= {0, 0.5, 1}
-    drawn = DEMOS["angle"].draw({"degrees": [0, 60, 180], "length": 2})
+    drawn = draw("angle", degrees=[0, 60, 180], length=2)
     for number, (theta, score) in enumerate(((0, "2.00"), (60, "1.00"), (180, "−2.00")), start=1):
         q, k = (np.diff(edges_of(drawn)[f"{name} {number}"], axis=0)[0] for name in "qk")
         assert np.hypot(*k) == pytest.approx(2 * np.hypot(*q))
         cosine = q @ k / np.hypot(*q) / np.hypot(*k)
         assert cosine == pytest.approx(math.cos(math.radians(theta)))
         assert any(node.detail[-1:] == [f"q · k = {score}"] for node in drawn.nodes)
-    shapes = DEMOS["activations"].draw().arrays()
+    shapes = draw("activations").arrays()
     x, names = shapes["f(x): x"], ("sigmoid", "tanh", "ReLU", "GELU")
     slopes = {name: np.gradient(shapes[f"f(x): {name}"], x) for name in names}
     for name in names:
         far = np.abs(x) > 0.1 if name == "ReLU" else slice(None)  # from its corner
-        np.testing.assert_allclose(slopes[name][far], shapes[f"slope: {name}"][far], atol=0.01)
+        close(slopes[name][far], shapes[f"slope: {name}"][far], atol=0.01)
     assert shapes["slope: sigmoid"].max() == pytest.approx(0.25)
-    hot, smooth = [*DEMOS["smoothing"].draw().arrays().values()][1:]
-    np.testing.assert_allclose(hot, [0, 0, 1, 0, 0], atol=1e-6)
-    np.testing.assert_allclose(smooth, 0.9 * hot + 0.1 / 5, atol=1e-6)
-    *each, mean = DEMOS["averaging"].draw().arrays()["loss"]
+    hot, smooth = [*draw("smoothing").arrays().values()][1:]
+    close(hot, [0, 0, 1, 0, 0], atol=1e-6)
+    close(smooth, 0.9 * hot + 0.1 / 5, atol=1e-6)
+    *each, mean = draw("averaging").arrays()["loss"]
     assert len(each) == 8 and 0 < mean < min(each)
 
 
@@ -356,22 +338,22 @@ def pixels_of(drawn: SceneDrawing, name: str, high: int, wide: int) -> np.ndarra
 
 
 def test_pictures_are_read_as_patches_and_glimpses() -> None:
-    drawn = DEMOS["pixels"].draw({"part": "glimpses"})
+    drawn = draw("pixels", part="glimpses")
     picture = pixels_of(drawn, "picture", 16, 16)
     near, far = (pixels_of(drawn, f"glimpse {k}", 4, 4) for k in (0, 2))
-    np.testing.assert_allclose(near, picture[6:10, 6:10], atol=1e-6)
-    np.testing.assert_allclose(far, picture.reshape(4, 4, 4, 4).mean((1, 3)), atol=1e-6)
-    cut = DEMOS["pixels"].draw()
+    close(near, picture[6:10, 6:10], atol=1e-6)
+    close(far, picture.reshape(4, 4, 4, 4).mean((1, 3)), atol=1e-6)
+    cut = draw("pixels")
     for k in range(16):
         corner = picture[k // 4 * 4 :, k % 4 * 4 :][:4, :4]
-        np.testing.assert_allclose(pixels_of(cut, f"patch {k}", 4, 4), corner)
-    np.testing.assert_allclose(pixels_of(cut, "row", 1, 16), picture[4:8, 4:8].reshape(1, 16))
+        close(pixels_of(cut, f"patch {k}", 4, 4), corner)
+    close(pixels_of(cut, "row", 1, 16), picture[4:8, 4:8].reshape(1, 16))
     frame, patch = (next(n.box for n in cut.nodes if n.name == s) for s in ("patch", "patch 5 0 0"))
     assert frame[:2] == patch[:2] and len(texts_of(cut, "x ")) == 8
 
 
 def test_without_attention_long_sentences_are_lost() -> None:
-    drawn = DEMOS["bottleneck"].draw()
+    drawn = draw("bottleneck")
     assert drawn.curves[0].name.startswith("one vector")
     without, *others = (np.asarray(curve.y) for curve in drawn.curves)
     assert without[0] > 3 * without[-1] and min(map(min, others)) > 93
@@ -379,7 +361,7 @@ def test_without_attention_long_sentences_are_lost() -> None:
     measured = json.loads((ROOT / "docs/results/lineage.json").read_text("utf-8"))
     shipped = json.loads(LINEAGE.read_text("utf-8"))
     here, there = (tree["chapters"]["Length of the source"]["BLEU"] for tree in (shipped, measured))
-    np.testing.assert_allclose(without, here["no-attention"])
+    close(without, here["no-attention"])
     equal = [name for name in there if not name.startswith("no-attention")]
     assert {name: here[name] for name in equal} == {name: there[name] for name in equal}
     assert "(no-attention: 4,000,000)" in shipped["terms"]["budget"]  # measured with its own run
@@ -394,7 +376,7 @@ def test_one_softmax_mixes_subject_and_object_and_two_heads_do_not() -> None:
     assert {place: weight for place, (weight, _) in one.items()} == near({(0, 1): 0.5, (0, 4): 0.5})
     assert {place: weight for place, (weight, _) in two.items()} == near({(0, 1): 1, (1, 4): 1})
     assert [hue for _, hue in two.values()] == [0, 1]
-    split = DEMOS["heads"].draw({"part": "split"})
+    split = draw("heads", part="split")
     boxes = sorted((n for n in split.nodes if n.texts), key=lambda n: (n.box[1], n.box[0]))
     flat, halves, by_head = (
         [int(n.texts[0]) for n in boxes if n.name.startswith(f"{shape}, ")]
@@ -406,7 +388,7 @@ def test_one_softmax_mixes_subject_and_object_and_two_heads_do_not() -> None:
 
 def test_texts_of_the_same_words_are_one_set_to_attention() -> None:
     texts = "the sun rises", "rises the sun", "sun the rises"
-    drawn = DEMOS["bag"].draw({"texts": texts})
+    drawn = draw("bag", texts=texts)
     moved = [[written(drawn, f"{row} moved {k}") for row in (1, 2)] for k in range(3)]
     assert moved[0] == moved[1] == [0, 0] and min(moved[2]) > 0.1
     words = [{n.texts[0]: n.hue for n in drawn.nodes if n.name.startswith(f"{k} ")} for k in "01"]
@@ -414,40 +396,37 @@ def test_texts_of_the_same_words_are_one_set_to_attention() -> None:
 
 
 def test_families_charts_and_recurrence_are_chosen() -> None:
-    drawn, other = (
-        DEMOS["reach"].draw({"text": "a b c d e f", "families": families})
-        for families in (["seq2seq", "attention"], ["window"])
-    )
+    drawn = draw("reach", text="a b c d e f", families=["seq2seq", "attention"])
+    other = draw("reach", text="a b c d e f", families=["window"])
     far, near = ([*map(float, texts_of(drawn, f"{name} "))] for name in ("seq2seq", "attention"))
     windowed = [*map(float, texts_of(other, "window "))]
     assert far[0] < 0.1 < far[5] == 1.0 and near[0] > 0.5
     assert windowed[:2] == [0, 0] and min(windowed[2:]) > 0
-    assert {edge.name for edge in other.edges if edge.name.startswith("window")} == {
-        f"window direct {s} 5" for s in range(2, 6)
-    }
-    left = texts_of(DEMOS["reach"].draw({"families": ["elman"], "query": 3}), "elman ")
+    direct = [edge.name for edge in other.edges if edge.name.startswith("window")]
+    assert direct == [f"window direct {s} 5" for s in range(2, 6)]
+    left = texts_of(draw("reach", families=["elman"], query=3), "elman ")
     assert left[3:5] == ["1.00", "0"] and all(0 < float(text) < 1 for text in left[:3])
     text = {"text": "She closes the old window", "query": 2, "trained": True}
-    drawn = DEMOS["reach"].draw({"families": ["elman", "bi-attention"], **text})
+    drawn = draw("reach", families=["elman", "bi-attention"], **text)
     ahead = [texts_of(drawn, f"{name} ")[3] for name in ("elman", "bi-attention")]  # “old”
     assert ahead[0] == "0" and float(ahead[1]) > 0.4
     assert drawn.title.endswith(", trained; the largest is 1")
     assert drawn.caption.startswith("Influence of “old”: 0 in the RNN, 0.")
     with pytest.raises(ConfigError, match="no packaged bert: choose elman or bi-attention"):
-        DEMOS["reach"].draw({"families": ["bert"], **text})
+        draw("reach", families=["bert"], **text)
     with pytest.raises(ConfigError, match="there are 2 words"):
-        DEMOS["reach"].draw({"text": "a b", "query": 2})
-    drawn = DEMOS["paths"].draw({"length": 16, "of": "steps"})
+        draw("reach", text="a b", query=2)
+    drawn = draw("paths", length=16, of="steps")
     ready = [texts_of(drawn, f"{kind} 1 ") for kind in ("recurrent", "attention")]
     assert ready == [[*map(str, range(2, 10))], ["2"] * 8]
     assert "RNN ends at 9" in drawn.stops[0].caption
-    away = DEMOS["paths"].draw({"length": 16})
+    away = draw("paths", length=16)
     assert texts_of(away, "recurrent ")[-1] == "6" and texts_of(away, "attention ")[-1] == "1"
-    _, *costs = DEMOS["paths"].draw({"of": "operations"}).arrays().values()
+    _, *costs = draw("paths", of="operations").arrays().values()
     recurrent, attention, projections = costs
     assert recurrent[32] == pytest.approx(attention[32], rel=0.01)  # at n = D
     np.testing.assert_array_equal(projections, 2 * recurrent)
-    apart = DEMOS["rnn"].draw({"inputs": [1.0, 0.0, 1.0], "u": [0.0]})
+    apart = draw("rnn", inputs=[1.0, 0.0, 1.0], u=[0.0])
     assert not any(" on" in edge.name for edge in apart.edges)
     hues = [node.hue for node in apart.nodes if node.name.startswith("h_t") and node.texts]
     assert hues == [0, 1, 0] and "Equal inputs, equal states" in apart.stops[0].caption
@@ -458,7 +437,7 @@ def test_masks_hide_the_future_and_fixed_weights_are_the_same_for_both_inputs() 
         arcs("weights", f"{kind}, {k} X") for kind in ("W", "W(X)") for k in ("first", "second")
     )
     assert fixed == again and own != other
-    drawn = DEMOS["masks"].draw({"source": "a b", "target": "A B C"})
+    drawn = draw("masks", source="a b", target="A B C")
     names = [edge.name.rsplit(" ", 2) for edge in drawn.edges if edge.weight is not None]
     lines = {kind: {(int(t), int(s)) for each, s, t in names if each == kind} for kind, *_ in names}
     every = {(t, s) for t in range(5) for s in range(5)}
@@ -476,31 +455,28 @@ def test_masks_hide_the_future_and_fixed_weights_are_the_same_for_both_inputs() 
 
 
 def test_what_training_computes_at_once_generation_computes_in_rows() -> None:
-    drawn = DEMOS["parallel"].draw({"length": 3})
+    drawn = draw("parallel", length=3)
     passes = {node.name: node.texts[1] for node in drawn.nodes if " o " in node.name}
     assert [*passes.values()] == ["pass 1"] * 3 + ["pass 1", "pass 2", "pass 3"]
-    read = [
-        edge.name.rsplit(" ", 2)[1:]
-        for edge in drawn.edges
-        if edge.name.startswith("gen") and " fed " not in edge.name
-    ]
-    assert read == [["0", "0"], ["0", "1"], ["1", "1"], ["0", "2"], ["1", "2"], ["2", "2"]]
+    names = [edge.name for edge in drawn.edges if edge.name.startswith("generation")]
+    read = [name[-3:] for name in names if " fed " not in name]
+    assert read == ["0 0", "0 1", "1 1", "0 2", "1 2", "2 2"]
     difference = drawn.caption.split("difference")[1]
     assert float(difference.strip(" \n).")) < 1e-5
 
 
 def test_curves_show_what_their_captions_say() -> None:
-    norms = DEMOS["residual"].draw().arrays()
+    norms = draw("residual").arrays()
     assert norms["plain, f(x)"][0] < 1e-6 < 1 < norms["residual, x + f(x)"][0]
-    norms = DEMOS["vanishing"].draw({"length": 16, "forget": [3.0]}).arrays()
+    norms = draw("vanishing", length=16, forget=[3.0]).arrays()
     assert norms["RNN (tanh)"][-1] < 0.01 < 0.3 < norms["LSTM, forget bias\xa03"][-1]
-    n, keys, _, lstm = DEMOS["memory"].draw({"length": 16}).arrays().values()
+    n, keys, _, lstm = draw("memory", length=16).arrays().values()
     np.testing.assert_array_equal(keys, 2 * 128 * n)
     assert {*lstm.tolist()} == {2 * 128}
 
 
 def test_the_parameters_of_published_models_and_their_growth() -> None:
-    drawn = DEMOS["parameters"].draw({"models": ["vaswani-base", "gpt-2"]})
+    drawn = draw("parameters", models=["vaswani-base", "gpt-2"])
     names = "Transformer 2017, 63 M", "GPT-2 2019, 124 M"  # of the paper
     assert drawn.title == f"Parameters: {'; '.join(names)}"
     parts = {node.name: node.box[2] for node in drawn.nodes if ": " in node.name}
@@ -510,7 +486,7 @@ def test_the_parameters_of_published_models_and_their_growth() -> None:
         {each.removeprefix(f"{name}: "): 124.4 * wide / widest for each, wide in parts.items()
          if each.startswith(name)} for name in names
     )  # fmt: skip
-    rnnsearch = DEMOS["parameters"].draw({"models": ["bahdanau-2015"]})  # 1,000 units, 30,000 words
+    rnnsearch = draw("parameters", models=["bahdanau-2015"])  # 1,000 units, 30,000 words
     assert "RNNsearch 2015, 83.6 M" in rnnsearch.title
     layer, feed_forward = 4 * (512 * 512 + 512), 2 * 512 * 2048 + 512 + 2048
     expected = {"embeddings": 37_000 * 512, "self-attention": 12 * layer,
@@ -519,16 +495,12 @@ def test_the_parameters_of_published_models_and_their_growth() -> None:
         assert base[name] == pytest.approx(number / 1e6, rel=0.002)
     assert "cross-attention" not in gpt and gpt["feed-forward"] > gpt["self-attention"] > 28
     with pytest.raises(ConfigError, match="vit-base does not write tokens"):
-        DEMOS["parameters"].draw({"models": ["vit-base"]})
+        draw("parameters", models=["vit-base"])
     for of, last in (("models", "DeepSeek-V3: 671 B"), ("hardware", "B200: 2250")):
-        drawn = DEMOS["growth"].draw({"of": of})
+        drawn = draw("growth", of=of)
         named = [text.get_text() for text in drawn.figure().axes[0].texts]
-        assert (
-            drawn.named
-            and named == [*(mark.label for mark in drawn.marks), *drawn.labels]
-            and named[-1] == last
-        )
-        assert f"2024 {last}" in drawn.text()
+        assert drawn.named and named == [*(mark.label for mark in drawn.marks), *drawn.labels]
+        assert named[-1] == last and f"2024 {last}" in drawn.text()
 
 
 def test_the_command_lists_draws_and_refuses(tmp_path: Path) -> None:
@@ -549,34 +521,34 @@ def test_the_command_lists_draws_and_refuses(tmp_path: Path) -> None:
     ):
         assert message in str(run(app, ["demo", *words]).exception)
     with pytest.raises(ConfigError, match="no key 'lenght' here; did you mean 'length'"):
-        find("sinusoids").draw({"lenght": 3})
+        draw("sinusoids", lenght=3)
 
 
 def test_division_by_the_root_keeps_the_gradient_of_softmax() -> None:
-    found = find("scaling").draw({"size": 500}).arrays()
+    found = draw("scaling", size=500).arrays()
     plain, scaled, hard, soft = (y for name, y in found.items() if "q" in name.split(": ")[1])
     assert plain[-1] < plain[0] / 5 and scaled[-1] > 0.9 * scaled[0]
     logits = np.log(hard / hard[0])  # those of K = 512, the power of 2 that is nearest
-    np.testing.assert_allclose(np.log(soft / soft[0]), logits / 512**0.5, atol=1e-5)
+    close(np.log(soft / soft[0]), logits / 512**0.5, atol=1e-5)
 
 
 def test_local_attention_leaves_a_window_and_a_bell() -> None:
-    arrays = find("local").draw({"position": 10, "window": 3}).arrays()
+    arrays = draw("local", position=10, window=3).arrays()
     window, bell = (arrays[name] for name in [*arrays][1:])
     assert np.flatnonzero(window).tolist() == [*range(7, 14)] and window.sum() == pytest.approx(1)
-    np.testing.assert_allclose(bell[12], window[12] * math.exp(-(2**2) / (2 * 1.5**2)), rtol=1e-5)
+    close(bell[12], window[12] * math.exp(-(2**2) / (2 * 1.5**2)), rtol=1e-5)
     with pytest.raises(ValueError, match=r"no position within 0\.1 of 10\.5"):
-        find("local").draw({"position": 10.5, "window": 0.1})
-    [drawn] = find("local").draw({"position": 8.123, "window": 2.0}).browser_drawings()
+        draw("local", position=10.5, window=0.1)
+    [drawn] = draw("local", position=8.123, window=2.0).browser_drawings()
     values = [(s.option, s.index, s.value) for s in drawn.sliders]
     assert values == [("position", None, 8.123), ("window", None, 2)]
     assert all(slider.value in slider.stops for slider in drawn.sliders)
-    page = find("local").draw().html()
+    page = draw("local").html()
     assert groups_of(page)[0].drawings[0].model_dump()["formula"] == "local"
 
 
 def test_losses_around_networks_are_those_of_the_lecture() -> None:
-    drawn, count = DEMOS["landscape"].draw(), 49
+    drawn, count = draw("landscape"), 49
     for name in ("plain", "residual"):
         losses = np.log10(np.array(trained.stored("landscape", trained.Planes)[name], float))
         assert losses.shape == (count, count) and losses.argmin() == count * count // 2  # θ
@@ -585,7 +557,7 @@ def test_losses_around_networks_are_those_of_the_lecture() -> None:
         assert lines[0].name == f"{name} 48 {lines[0].name.split()[2]}" and len(first) > 70
         ends = [trained.projected(x, 1, losses[-1, k].clip(max=3)) for x, k in ((-1, 0), (1, -1))]
         moved = first - [610 * (name == "residual"), 0]
-        np.testing.assert_allclose(moved[[0, -1]], ends, atol=6)
+        close(moved[[0, -1]], ends, atol=6)
         hidden = [edge for edge in lines if edge.name.startswith(f"{name} 30 ")]
         assert all(np.diff(np.array(edge.points)[:, 0]).min() > 0 for edge in hidden)
     made = small_trainings.train_landscapes(layers=2, steps=2, points=3)
@@ -599,7 +571,7 @@ def test_losses_around_networks_are_those_of_the_lecture() -> None:
 
 
 def test_trainings_are_steady_with_norms_alone() -> None:
-    drawn = DEMOS["steadiness"].draw()
+    drawn = draw("steadiness")
     lost, post, pre = drawn.curves
     step = int(lost.name.rpartition(" ")[2])
     assert "diverged at step" in lost.name and np.isnan(lost.y[step - 1])
@@ -609,13 +581,12 @@ def test_trainings_are_steady_with_norms_alone() -> None:
 
 
 def test_coreference_attends_to_animal_or_street() -> None:
-    drawn = DEMOS["coreference"].draw()
+    drawn = draw("coreference")
     both = [small_trainings.FORMS[0].format("animal", "street", word) for word in ("tired", "wide")]
     for text, noun in zip(both, ("animal", "street"), strict=True):
         place = text.split().index(noun)
-        assert {node.name for node in drawn.nodes if node.name.startswith(f"{text} frame")} == {
-            f"{text} frame {place}"
-        }
+        frames = [node.name for node in drawn.nodes if node.name.startswith(f"{text} frame")]
+        assert frames == [f"{text} frame {place}"]
         arcs = [edge for edge in drawn.edges if edge.name.startswith(text)]
         weights = {int(edge.name.split()[-1]): 2 * edge.weight for edge in arcs}
         assert weights[place] > 0.9
@@ -628,7 +599,7 @@ def test_coreference_attends_to_animal_or_street() -> None:
 
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_own_outputs_are_mixed_with_the_truth(recurrent: bool) -> None:
-    drawn = DEMOS["sampling"].draw({"network": "recurrent"} if recurrent else {})
+    drawn = draw("sampling", network="recurrent" if recurrent else "transformer")
     names = ("predicts ŷ_t", "reads y′_{t−1}", "true y_{t−1}")
     if not recurrent:
         names = ("1. writes ŷ_t", "2. reads y′_{t−1}", "1. reads y_{t−1}")
@@ -640,7 +611,7 @@ def test_own_outputs_are_mixed_with_the_truth(recurrent: bool) -> None:
 def test_at_inference_errors_are_read_again_and_in_training_they_are_not() -> None:
     source, target = "My daughter will become intelligent.", "Ma fille deviendra intelligente."
     options = {"network": "one-vector", "keep": 0.0, "text": source, "target": target}
-    drawn = DEMOS["sampling"].draw(options)
+    drawn = draw("sampling", **options)
     names = "writes ŷ_t", "inference: ŷ_{t−1}", "predicts ŷ_t", "training: y_{t−1}"
     said, read, predicted, given = (texts_of(drawn, f"{name} ") for name in names)
     true = texts_of(drawn, "loss: true y_t ")
@@ -650,17 +621,17 @@ def test_at_inference_errors_are_read_again_and_in_training_they_are_not() -> No
 
 
 def test_a_language_model_classifies_and_places_are_mixed() -> None:
-    signs = DEMOS["signs"].draw()
+    signs = draw("signs")
     levels = {node.name: node.level for node in signs.nodes}
     asks = [levels[f"{row} ?"] > levels[f"{row} ."] for row in range(4)]
     labels = [node.label for node in signs.nodes if node.name.endswith("label")]
     assert asks == [True, False, True, False]
     assert labels == [f"→ a {'question' if each else 'statement'}" for each in asks]
-    drawn = DEMOS["mixing"].draw()
+    drawn = draw("mixing")
     affine, weights = ([written(drawn, f"{name} {k}") for k in range(3)] for name in "eα")
-    np.testing.assert_allclose(softmax(affine), weights, atol=0.01)
+    close(softmax(affine), weights, atol=0.01)
     texts = {node.name: node.texts for node in drawn.nodes}
     states = [[float(x.replace("−", "-")) for x in texts[f"h {k}"]] for k in range(3)]
     context = [float(texts[f"c {i}"][0][2:].replace("−", "-")) for i in range(2)]
-    np.testing.assert_allclose(np.array(weights) @ states, context, atol=0.01)
+    close(np.array(weights) @ states, context, atol=0.01)
     assert [texts[f"x′ {i}"] for i in range(2)] == [texts[f"x {i}"] for i in range(2)]

@@ -38,11 +38,6 @@ def weights(forced: ForcedPass, node: str) -> Numbers:
     return {name: each.detach().double().numpy() for name, each in parameters}
 
 
-def alike(numbers: Numbers, expected: Numbers) -> None:
-    for name, each in expected.items():
-        np.testing.assert_allclose(numbers[name], each, atol=1e-5, err_msg=name)
-
-
 def test_an_attention_and_a_cell_inside_have_the_stages_of_their_modules() -> None:
     """The stages themselves are those of tests/laws/test_equations.py."""
     forced, node = TOYS["transformer"](), "encoder.layers.2.self_attention"
@@ -68,7 +63,8 @@ def test_a_feed_forward_layer_inside_is_what_numpy_computes_from_the_weights() -
     z = numbers["x"][0] @ w["inner.weight"].T + w["inner.bias"]
     y = np.maximum(z, 0) @ w["outer.weight"].T + w["outer.bias"]
     expected = {"inner layer": z, "activation": np.maximum(z, 0), "outer layer": y}
-    alike({name: each[0] for name, each in numbers.items()}, expected)
+    for name, each in expected.items():
+        np.testing.assert_allclose(numbers[name][0], each, atol=1e-5, err_msg=name)
     assert panel.reads["outer layer"] == ["activation"] and panel.rows[-1] == "</s>"
     captions = {stop.name: stop.caption for stop in made.stops if "numbers" in stop.name}
     stages = ("", " x", *(f" {name}" for name in expected))  # first all of them
@@ -324,7 +320,7 @@ def test_the_sum_is_of_what_the_order_of_norms_says() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_line_of_a_lecture_is_behind_a_box(command: str) -> None:
+def test_no_line_of_a_slide_is_behind_a_box_and_none_ends_on_half_a_drawing(command: str) -> None:
     name, runs, options = parsed(command)
     if runs:
         shipped = present(runs, lambda run: (PACKAGED / run).is_dir())
@@ -333,3 +329,8 @@ def test_no_line_of_a_lecture_is_behind_a_box(command: str) -> None:
         drawn = DEMOS[name].draw(options.model_dump(exclude_unset=True))
     scenes = [each for each in drawn.drawings() if isinstance(each, SceneDrawing)]
     assert [pair for each in scenes for pair in behind_boxes(each)] == []
+    for stop in [] if runs else [each.stops[-1] for each in scenes if len(each.stops) > 1]:
+        lit, names = tuple(f"{x} " for x in stop.lit), (f"{x.name} " for x in drawn.shown(stop))
+        assert not lit or all(name.startswith(lit) for name in names)
+        tags = {each.tag for each in (*drawn.nodes, *drawn.edges)} - {"", *stop.shows}
+        assert tags <= {tag for other in drawn.stops for tag in other.shows}

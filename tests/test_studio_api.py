@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from foveate.data.tokenizer import EOS
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.sheets import SheetDrawing
-from foveate.run import Run, load
+from foveate.run import Run
 from foveate.studio.api import studio_application
 from foveate.studio.state import StudioState
 from small_runs import CONFIGS, made
@@ -391,13 +391,3 @@ def test_the_page_says_how_it_is_built_where_it_is_missing(runs: dict[str, Run],
         assert int(script.headers.get("content-length", 0)) < 1000 and len(script.text) == 20_000
         assert script.headers["cache-control"] == "max-age=31536000, immutable"
         assert client.get("/../app.py").status_code == 404
-
-
-def test_a_run_is_loaded_anew_when_its_weights_are(runs: dict[str, Run]) -> None:
-    result = StudioState([runs["rnn"].path.parent])
-    first = result.runs.run("rnn")
-    assert result.runs.run("rnn") is first
-    chosen = first.path / "best.json"
-    chosen.write_bytes(chosen.read_bytes())
-    assert result.runs.run("rnn") is not first
-    assert load(first.path).checkpoint == first.checkpoint

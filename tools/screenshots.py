@@ -46,9 +46,11 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def served(runs: list[Path]) -> Iterator[str]:
+def served(runs: list[Path], lectures: Path | None = None) -> Iterator[str]:
     """The address of a studio of some runs."""
-    server = uvicorn.Server(uvicorn.Config(studio_application(runs), port=0, log_level="error"))
+    app = studio_application(runs, lectures=lectures)
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -1,9 +1,8 @@
 """A studio that is served, pages of it that are visited, and waiting for what they show."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ import pytest
 pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 
-import uvicorn
-
+import screenshots
 from e2e.conftest import watching
-from foveate.studio.api import BUILT, STATIC, studio_application
+from foveate.studio.api import BUILT, STATIC
 
 
 def require_page() -> None:
@@ -24,19 +22,9 @@ def require_page() -> None:
         pytest.skip("the studio's page is not built: `make web`")
 
 
-@contextmanager
-def served(folder: Path, lectures: Path | None = None) -> Iterator[str]:
+def served(folder: Path, lectures: Path | None = None) -> AbstractContextManager[str]:
     """Where the studio of a folder of runs is served."""
-    app = studio_application([folder], lectures=lectures)
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(20)
+    return screenshots.served([folder], lectures)
 
 
 @contextmanager
@@ -68,6 +56,14 @@ def until(page: Any, true: str, about: Any = None, seconds: float = 30) -> None:
     while not page.evaluate(true, about):
         assert time.monotonic() < end, f"never came true: {true}"
         page.wait_for_timeout(50)
+
+
+def downloaded(button: Any, folder: Path) -> Path:
+    """The file that a button saves, under the name that it suggests."""
+    with button.page.expect_download() as saved:
+        button.click()
+    saved.value.save_as(path := folder / saved.value.suggested_filename)
+    return path
 
 
 def words(page: Any) -> list[str]:

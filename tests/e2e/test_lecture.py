@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from pages import require_page, served, until, wait
+from pages import downloaded, require_page, served, until, wait
 
 from foveate.studio.lectures import LectureFile, lectures, parsed, read
 from screenshots import served as packaged
@@ -348,21 +348,17 @@ def test_a_slide_is_saved_as_svg_and_png(visit: Callable[..., Any], tmp_path: Pa
     page = visit("#/sheets/paper/1", scheme="dark")
     wait(page, "sheets")
     for number, title in [(1, "Cross-attention"), (2, "Vanishing-gradients")]:
-        with page.expect_download() as saved:
-            page.get_by_test_id(f"svg-{number}").click()
-        assert saved.value.suggested_filename == f"{number}-{title}.svg"
-        saved.value.save_as(tmp_path / "slide.svg")
-        root = ElementTree.parse(tmp_path / "slide.svg").getroot()
+        path = downloaded(page.get_by_test_id(f"svg-{number}"), tmp_path)
+        assert path.name == f"{number}-{title}.svg"
+        root = ElementTree.parse(path).getroot()
         parts = [part for part in root.iter() if "text" in part.tag]
         texts = {"".join(part.itertext()).strip(): part for part in parts}
         heading = texts[title.replace("-", " ", number - 1)]
         assert float(heading.attrib["font-size"]) == 40
         assert not re.search("foveate|print", " ".join(texts))  # no command, no key
         assert root.attrib["width"] == "1296"
-    with page.expect_download() as saved:
-        page.get_by_test_id("png-3").click()
-    saved.value.save_as(tmp_path / "slide.png")
-    assert struct.unpack(">II", (tmp_path / "slide.png").read_bytes()[16:24]) == (3888, 2448)
+    picture = downloaded(page.get_by_test_id("png-3"), tmp_path).read_bytes()
+    assert struct.unpack(">II", picture[16:24]) == (3888, 2448)
 
 
 def test_keys_are_shown_once(visit: Callable[..., Any]) -> None:
@@ -407,10 +403,8 @@ def test_my_lecture_is_made_saved_and_opened_again(visit, tmp_path) -> None:
     assert steps.locator("button").all_inner_texts()[1] == "2 · Retrieval"
     page.get_by_test_id("remove").click()
     page.get_by_test_id("restore").click()
-    with page.expect_download() as saved:
-        page.get_by_test_id("download").click()
-    saved.value.save_as(tmp_path / "hour.toml")
-    lecture = read(LectureFile(name="hour", text=(tmp_path / "hour.toml").read_text("utf-8")))
+    hour = downloaded(page.get_by_test_id("download"), tmp_path).rename(tmp_path / "hour.toml")
+    lecture = read(LectureFile(name="hour", text=hour.read_text("utf-8")))
     assert lecture.title == "An hour"
     titles = [STEPS[HOPS].title, "Retrieval", STEPS[HOPS - 1].title]
     assert [step.title for step in lecture.steps] == titles
@@ -419,7 +413,7 @@ def test_my_lecture_is_made_saved_and_opened_again(visit, tmp_path) -> None:
     page.get_by_test_id("keep").click()
     page.get_by_test_id("line").get_by_text("an-hour.toml").wait_for()
     page.get_by_test_id("remove").click()
-    page.get_by_test_id("open").set_input_files(tmp_path / "hour.toml")
+    page.get_by_test_id("open").set_input_files(hour)
     page.get_by_test_id("line").get_by_text("opened hour.toml").wait_for()
     assert steps.locator("button").count() == 3
     page.get_by_test_id("before").click()
@@ -437,9 +431,7 @@ def test_my_lecture_is_made_saved_and_opened_again(visit, tmp_path) -> None:
 def test_a_lecture_is_one_file_without_requests(browser, address, tmp_path, scheme) -> None:
     page = browser.new_page()
     page.goto(address + "#/lecture")
-    with page.expect_download() as saved:
-        page.get_by_test_id("export-inouye").click()
-    saved.value.save_as(tmp_path / "lecture.html")
+    exported = downloaded(page.get_by_test_id("export-inouye"), tmp_path)
     said = page.get_by_test_id("exported").inner_text()
     steps = next(each.steps for each in lectures().lectures if each.name == "inouye")
     assert f"{len(steps)} steps" in said and " MB" in said
@@ -448,7 +440,7 @@ def test_a_lecture_is_one_file_without_requests(browser, address, tmp_path, sche
     file.on("console", lambda message: wrong.append(message.text))
     file.on("pageerror", lambda error: wrong.append(str(error)))
     file.on("request", lambda request: requests.append(request.url))
-    file.goto(f"file://{tmp_path}/lecture.html")
+    file.goto(exported.as_uri())
     for number, step in enumerate(steps, 1):
         until(file, "title => document.querySelector('.step h2').innerText === title", step.title)
         assert step.command in file.locator(".step code").inner_text()

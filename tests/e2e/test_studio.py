@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from pages import require_page, served, until, wait, words
+from pages import downloaded, require_page, served, until, wait, words
 
 from foveate.look.stages import attention_stages, capture_stages
 from foveate.run import Run
@@ -232,10 +232,8 @@ def test_runs_stand_side_by_side(visit: Callable[..., Any]) -> None:
 def test_a_drawing_is_saved_as_a_page_that_needs_no_studio(visit, browser, tmp_path) -> None:
     """Other forms are saved as on every page (test_drawings.py)."""
     view = wait(visit(f"#/inspect?run=rnn&text={SENTENCE}&view=attention"), "view-attention")
-    with view.page.expect_download() as saved:
-        view.get_by_role("button", name="HTML", exact=True).click()
-    saved.value.save_as(tmp_path / saved.value.suggested_filename)
-    [path] = tmp_path.glob("*.html")
+    path = downloaded(view.get_by_role("button", name="HTML", exact=True), tmp_path)
+    assert path.suffix == ".html"
     alone = browser.new_context(offline=True).new_page()
     alone.goto(path.as_uri())
     alone.wait_for_selector(".fv-cells canvas")

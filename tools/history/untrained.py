@@ -129,7 +129,7 @@ def heard(folder: Path) -> SheetGrid:
     for family, title in networks.FAMILIES.items():
         if family in networks.TRANSLATORS:
             continue
-        norm = networks.reached(family, ids(16), 3.0)
+        norm = networks.reached(family, ids(16))
         with np.errstate(divide="ignore"):
             s = np.log10(norm / norm.max())
         scale = ColorScale(-5.0, 0.0, "log₁₀ of the dependence")

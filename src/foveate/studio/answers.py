@@ -184,8 +184,8 @@ def forecast_drawing(
 def texts(run: Run, source: Picture, request: AnswerRequest, send: Send) -> TextDone:
     """Answer with tokens: a single hypothesis is sent token by token, several as a beam."""
     watched = Watched(run, request.top_k)
-    own, kind, fields = run.config.decode, request.search.kind, request.search.fields()
-    settings = watched.task.search_config(own, kind, **fields)
+    fields = request.search.model_dump(exclude_none=True)
+    settings = watched.task.search_config(run.config.decode, **fields)
     search = settings.giving(request.hypotheses).build()
     prefix = list(request.prefix)
     if not prefix and request.beginning:

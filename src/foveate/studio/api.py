@@ -187,7 +187,7 @@ def _state(request: Request) -> StudioState:
 
 async def compute(request: Request, work: Callable[[], T]) -> T:
     """Return the result of a computation, which is cancelled if the client leaves."""
-    return await _state(request).compute(work, request.is_disconnected)
+    return await _state(request).start(lambda send: work()).result(request.is_disconnected)
 
 
 State = Annotated[StudioState, Depends(_state)]
@@ -314,9 +314,8 @@ def tensor(tensor: str, state: State) -> Response:
 @router.get("/trainings", name="trainings")
 def training_list(state: State) -> trainings.TrainingList:
     """The progress of every training."""
-    return trainings.TrainingList(
-        trainings=[training_info(name, state) for name in state.runs.names()]
-    )
+    infos = [training_info(name, state) for name in state.runs.names()]
+    return trainings.TrainingList(trainings=infos)
 
 
 @router.get("/trainings/{name}")
@@ -366,7 +365,7 @@ async def _new_lines(tail: trainings.LogTail) -> AsyncIterator[str]:
     while True:
         if time.monotonic() - last > PAUSE:
             last = time.monotonic()
-            yield sent(trainings.TrainingEvent(event="ping", step=max(0, tail.position[0])))
+            yield sent(trainings.TrainingEvent(event="ping", step=tail.position[0]))
         for position, line in tail.news():
             last = time.monotonic()
             yield sent(trainings.event(line), position)

@@ -22,6 +22,7 @@ from foveate.run import Run, device, task_of
 from foveate.serve.runs import StoredRun
 from foveate.studio.schemas import StudioResponse
 from foveate.studio.state import StudioRuns
+from foveate.studio.trainings import figures
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.base import Gives, Reads
 from foveate.tasks.forecasting import Forecasting
@@ -36,7 +37,6 @@ CAN = {  # what a page can do with a run, by the output of its task
     "words": ("fill",),
     "forecast": ("forecast",),
 }
-NO_MEASURES = {"step", "epoch", "seconds", "best"}  # in a validation's log line
 
 
 class ViewField(StudioResponse):
@@ -168,7 +168,7 @@ def info(stored: StoredRun[Run]) -> RunInfo:
     config, log = stored.config, journal.read(stored.folder)
     says = origin_of(stored.folder)
     origin = Origin.model_validate(says) if says else None
-    task, valid = task_of(config), _last(log, "valid").items()
+    task = task_of(config)
     return RunInfo(
         id=stored.name,
         name=stored.folder.name,
@@ -179,8 +179,8 @@ def info(stored: StoredRun[Run]) -> RunInfo:
         reads=task.reads,
         gives=task.gives,
         parameters=origin.parameters if origin else _last(log, "start").get("parameters"),
-        step=max((line.get("step", 0) for line in log), default=None),
-        figures={k: v for k, v in valid if k not in NO_MEASURES and isinstance(v, int | float)},
+        step=max((line["step"] for line in log), default=None),
+        figures=figures(_last(log, "valid")),
     )
 
 

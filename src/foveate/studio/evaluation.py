@@ -6,7 +6,6 @@ a single example.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -141,13 +140,13 @@ class Scoring:
     """A way of scoring the examples of a split: ``rows`` scores those at given positions.
 
     ``scored`` is the name of the score, and ``better`` is +1 if a larger one is better; ``figures``
-    returns those of all rows, with their signatures.
+    returns those of all rows, with their signatures: the mean score by default.
     """
 
     scored: str
     total: int
     rows: Callable[[Sequence[int]], Rows]
-    figures: Callable[[Rows], tuple[dict[str, float], dict[str, str]]]
+    figures: Callable[[Rows], tuple[dict[str, float], dict[str, str]]] | None = None
     better: Literal[1, -1] = 1
 
 
@@ -208,15 +207,13 @@ def answer_scoring(
         if labels:
             right = [row.output == row.reference for row in rows]
             accuracy = 100 * float(np.mean(right)) if right else np.nan
-            return {"accuracy": accuracy} | mean_score(scored, rows)[0], {}
-        if pictures:
-            return mean_score(scored, rows)
+            return {"accuracy": accuracy, scored: mean_score(rows)}, {}
         outputs, right_ones = [row.output for row in rows], [row.reference for row in rows]
         fields = run.config.task.tree()
         metrics = fields.get("metrics", ("bleu", "chrf"))
         return figures_of(outputs, right_ones, metrics, fields.get("bleu_tokenizer"))
 
-    return Scoring(scored, len(names), rows, figures)
+    return Scoring(scored, len(names), rows, figures if labels or not pictures else None)
 
 
 def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
@@ -233,26 +230,25 @@ def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
             for i, error in zip(places, errors, strict=True)
         ]
 
-    return Scoring("mse", len(windows), rows, partial(mean_score, "mse"), better=-1)
+    return Scoring("mse", len(windows), rows, better=-1)
 
 
 def language_scoring(run: Run, task: Language, split: str) -> Scoring:
     """Score a line of plain text by its mean log p of a token given all earlier ones."""
-    lines, scored = task.stream_of(split).text.lines, "log p of a token"
+    lines = task.stream_of(split).text.lines
 
     def row(i: int) -> EvaluatedExample:
         log_p = task.log_probabilities(run.model, as_examples(task, lines[i] + "\n").ids)
         words, mean = len(lines[i].split()), float(log_p.mean())
         return EvaluatedExample(i=i, source=lines[i], length=words, score=mean)
 
-    mean = partial(mean_score, scored)
-    return Scoring(scored, len(lines), lambda places: list(map(row, places)), mean)
+    return Scoring("log p of a token", len(lines), lambda places: list(map(row, places)))
 
 
-def mean_score(scored: str, rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the mean of the scores under their name."""
+def mean_score(rows: Rows) -> float:
+    """Return the mean of the scores, NaN without any."""
     scores = [row.score for row in rows if row.score is not None]
-    return {scored: float(np.mean(scores)) if scores else np.nan}, {}
+    return float(np.mean(scores)) if scores else np.nan
 
 
 def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluated:
@@ -272,13 +268,14 @@ def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluate
     for first in range(0, len(places), EVERY):
         send(Progress(done=first, total=len(places)))
         rows += by.rows(places[first : first + EVERY])
-    figures, signatures = by.figures(rows)
+    mean = {by.scored: mean_score(rows)}
+    figures, signatures = by.figures(rows) if by.figures else (mean, dict[str, str]())
     return Evaluated(
         run=name,
         split=split,
         count=len(rows),
         total=by.total,
-        figures={key: float(value) for key, value in figures.items()},
+        figures=dict(figures),
         signatures=signatures,
         scored=by.scored,
         better=by.better,

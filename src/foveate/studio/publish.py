@@ -33,24 +33,7 @@ LAST = 1000  # lines of a file without splits from which examples are taken
 PUBLISHED = ("sentencepiece", "sentencepiece_bpe", "published")
 SUBWORDS = ("bpe", "unigram", *PUBLISHED)
 TOKENIZERS = ("byte", "character", "word", "symbol", *SUBWORDS)
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<noscript>The models of this page run in JavaScript, which is switched off here.</noscript>
-<script id="page" type="application/json">{page}</script>
-{files}
-<script>{script}</script>
-</body>
-</html>
-"""
+PAGE = Path(__file__).with_name("publish.html")
 
 
 @dataclass
@@ -207,7 +190,7 @@ def assemble(
         f"'{digest(style)}'; worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
     )
     inside = (f'<script id="{k}" type="text/plain">{text}</script>' for k, text in files.items())
-    return PAGE.format(
+    return PAGE.read_text("utf-8").format(
         policy=policy,
         title=html.escape(f"{page['title']} · foveate"),
         style=style,

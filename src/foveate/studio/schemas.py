@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from foveate.documents.alternatives import Formality
 from foveate.look.draw.kinds import AnyDrawing
@@ -13,8 +13,6 @@ from foveate.look.views.options import Question
 
 class StudioResponse(DrawingPart):
     """A response: every field is present, including those with a default."""
-
-    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 class SearchSettings(DrawingPart):
@@ -37,10 +35,6 @@ class SearchSettings(DrawingPart):
     max_ratio: float | None = None
     max_extra: int | None = Field(None, ge=1, le=2000)
     seed: int | None = None
-
-    def fields(self) -> dict[str, object]:
-        """Return the fields that are set, except the kind."""
-        return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
 class SilencedHead(DrawingPart):

@@ -16,12 +16,11 @@ from typing import Any, Generic, TypeVar
 from starlette.requests import ClientDisconnect
 
 from foveate.config import PACKAGED, ConfigError
-from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import DrawingPart, Numbers, P, changed
 from foveate.look.edits import edit, silenced
 from foveate.look.hooks import hook_points
 from foveate.look.records import block_of, suffixes
-from foveate.look.views import ViewEntry, find
+from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.run import Run, load
 from foveate.run.answering import unknown_words
@@ -203,10 +202,6 @@ class StudioState:
         """Add a computation to the queue. Raises `RequestError` (429) if it is full."""
         return Computation(work, self.queue)
 
-    async def compute(self, work: Callable[[], T], left: Left | None = None) -> T:
-        """Return the result of a computation without events, unless its client has ``left``."""
-        return await self.start(lambda send: work()).result(left)
-
     def answer(self, name: str, request: AnswerRequest, send: Send) -> DrawingPart:
         """Answer a request with events, of which the first is "start"; return the last."""
         began = time.perf_counter()
@@ -227,8 +222,14 @@ class StudioState:
     ) -> Drawings:
         """Draw a view of runs; the result includes words of its text missing in training data."""
         runs = list(map(self.runs.run, names))
-        sent = self.sent(lambda: _drawings(find(view), runs, question, heads))
         words = [unknown_words(run.task, question.text or "") for run in runs]
+        with ExitStack() as stack:
+            for run in runs:
+                stack.enter_context(with_silenced(run, heads))
+            if question.image is not None:  # not a path on this machine
+                picture = stack.enter_context(opened(question.image))
+                question = question.model_copy(update={"image": str(picture)})
+            sent = self.sent(lambda: find(view).draw(runs, question).drawings())
         return sent.model_copy(update={"unknown": list(dict.fromkeys(chain.from_iterable(words)))})
 
     def linked(self, drawing: P) -> P:
@@ -258,16 +259,3 @@ class StudioState:
         if key not in self._evaluated:
             self._evaluated[key] = evaluate(run, name, split, most, send)
         return self._evaluated[key]
-
-
-def _drawings(
-    entry: ViewEntry, runs: Sequence[Run], question: Question, heads: Sequence[SilencedHead] = ()
-) -> list[Drawing]:
-    """Return a view's drawings, with heads silenced; its picture is not a path on this machine."""
-    with ExitStack() as stack:
-        for run in runs:
-            stack.enter_context(with_silenced(run, heads))
-        if question.image is not None:
-            picture = stack.enter_context(opened(question.image))
-            question = question.model_copy(update={"image": str(picture)})
-        return entry.draw(runs, question).drawings()

@@ -5,9 +5,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,9 @@ RECENT = 180.0  # seconds since the last line after which a training run counts 
 CURVES = ("train", "valid")  # the events whose numbers are curves
 Floats = NDArray[np.float64]
 Position = tuple[int, int]  # in a log: a step, and which of its lines
-START: Position = (-1, -1)
+START: Position = (0, -1)  # before the first line
 LARGE = 10**9  # more lines than a step has
-NO_CURVES = {"step", "epoch", "seconds"}
+NO_FIGURES = {"step", "epoch", "seconds", "best"}  # numbers of a line that are no curves
 SAMPLE = ("source", "reference", "output")
 
 
@@ -96,36 +96,39 @@ class TrainingEvent(StudioResponse):
 def training(name: str, folder: Path, max_steps: int | None, log: Sequence[Line]) -> TrainingInfo:
     """Return the progress of a training run."""
     path = folder / LOG
-    start: Line = next((line for line in log if line.get("event") == "start"), {})
-    last = [line for line in log if line.get("event") in CURVES]
+    start: Line = next((line for line in log if line["event"] == "start"), {})
+    last: Line = next((line for line in reversed(log) if line["event"] in CURVES), {})
     recent = path.is_file() and time.time() - path.stat().st_mtime < RECENT
-    ended = bool(log) and log[-1].get("event") == "end"
-    step = max((int(line.get("step", 0)) for line in log), default=0)
+    ended = bool(log) and log[-1]["event"] == "end"
+    step = last_step(log)
     return TrainingInfo(
         id=name,
         name=folder.name,
         running=recent and not ended and not (max_steps is not None and step >= max_steps),
         step=step,
         max_steps=max_steps,
-        epoch=last[-1].get("epoch") if last else None,
-        seconds=last[-1].get("seconds") if last else None,
+        epoch=last.get("epoch"),
+        seconds=last.get("seconds"),
         parameters=start.get("parameters"),
-        device=str(start.get("device", "")),
+        device=start.get("device", ""),
         keys=keys(log),
     )
 
 
-def keys(log: Iterable[Line]) -> list[str]:
+def last_step(log: Sequence[Line]) -> int:
+    """Return the last step of a log, 0 if it is empty."""
+    return max((line["step"] for line in log), default=0)
+
+
+def figures(line: Line) -> dict[str, float]:
+    """Return the numbers of a line that may be drawn as curves."""
+    return {k: v for k, v in line.items() if k not in NO_FIGURES and isinstance(v, int | float)}
+
+
+def keys(log: Sequence[Line]) -> list[str]:
     """Return the curves in a log as ``train.loss``, in order of appearance."""
-    return list(
-        dict.fromkeys(
-            f"{line['event']}.{key}"
-            for line in log
-            if line.get("event") in CURVES
-            for key, value in line.items()
-            if _is_number(value) and key not in NO_CURVES
-        )
-    )
+    lines = (line for line in log if line["event"] in CURVES)
+    return list(dict.fromkeys(f"{line['event']}.{key}" for line in lines for key in figures(line)))
 
 
 def series(log: Sequence[Line], most: int) -> SeriesOf:
@@ -133,27 +136,24 @@ def series(log: Sequence[Line], most: int) -> SeriesOf:
     curves = []
     for key in keys(log):
         event, _, name = key.partition(".")
-        lines = [line for line in log if line.get("event") == event and name in line]
-        x = np.array([float(line["step"]) for line in lines])
-        y = np.array([_value(line[name]) for line in lines])
-        chosen_points = thinned(x, y, most)
-        seconds = np.array([_value(line.get("seconds")) for line in lines])
+        lines = [line for line in log if line["event"] == event and name in line]
+        values = np.array([line[name] for line in lines], float)
+        chosen = [lines[k] for k in thinned(values, most)]
         curves.append(
             CurveOf(
                 key=key,
-                steps=[int(step) for step in x[chosen_points]],
-                seconds=listed(seconds[chosen_points]),
-                values=listed(y[chosen_points]),
+                steps=[line["step"] for line in chosen],
+                seconds=listed(line.get("seconds") for line in chosen),
+                values=listed(line[name] for line in chosen),
             )
         )
-    last = max((int(line.get("step", 0)) for line in log), default=0)
-    return SeriesOf(curves=curves, last=last)
+    return SeriesOf(curves=curves, last=last_step(log))
 
 
 def samples(log: Sequence[Line]) -> SamplesOf:
     """Return the samples of every validation."""
     every = [
-        SampleAt(step=line["step"], **{key: str(sample.get(key, "")) for key in SAMPLE})
+        SampleAt(step=line["step"], **{key: sample.get(key, "") for key in SAMPLE})
         for line in log
         for sample in line.get("samples") or []
     ]
@@ -163,11 +163,11 @@ def samples(log: Sequence[Line]) -> SamplesOf:
 def event(line: Line) -> TrainingEvent:
     """Return a line of a log in the form sent."""
     return TrainingEvent(
-        event=str(line.get("event", "")),
-        step=int(line.get("step", 0)),
+        event=line["event"],
+        step=line["step"],
         epoch=line.get("epoch"),
         seconds=line.get("seconds"),
-        values={k: v for k, v in line.items() if _is_number(v) and k not in NO_CURVES},
+        values=figures(line),
         samples=samples([line]).samples,
     )
 
@@ -184,7 +184,7 @@ class LogTail:
         """Raise `RequestError` (422) if ``after`` is not a position."""
         self.path, self.position = path, _position(after)
         self._stamp: tuple[int, ...] = ()  # of the file when it was read
-        self._sent: dict[Position, str] = {}
+        self._sent: dict[Position, Line] = {}
 
     def news(self) -> Iterator[tuple[str, Line]]:
         """Yield the new complete lines, with their positions."""
@@ -192,27 +192,29 @@ class LogTail:
             return
         file, before = self.path.stat(), self._stamp
         self._stamp = file.st_ino, file.st_size, file.st_mtime_ns
-        counts, lines = Counter[int](), list[tuple[Position, Line]]()
-        for line in sound(self.path.read_bytes()) if self._stamp != before else ():
-            step = int(line.get("step", 0))
-            lines.append(((step, counts[step]), line))
+        if self._stamp == before:
+            return
+        counts, lines = Counter[int](), dict[Position, Line]()
+        for line in sound(self.path.read_bytes()):
+            step = line["step"]
+            lines[step, counts[step]] = line
             counts[step] += 1
-        if self._stamp != before and (common := self._common(lines)) < self.position:
+        if (common := self._common(lines)) < self.position:
             self.position = common
             self._sent = {place: line for place, line in self._sent.items() if place <= common}
-            yield _written(common), {"event": "cut", "step": max(0, common[0])}
-        for position, line in lines:
+            yield _written(common), {"event": "cut", "step": common[0]}
+        for position, line in lines.items():
             if position > self.position:
-                self.position, self._sent[position] = position, repr(line)
+                self.position, self._sent[position] = position, line
                 yield _written(position), line
 
-    def _common(self, lines: Sequence[tuple[Position, Line]]) -> Position:
+    def _common(self, lines: Mapping[Position, Line]) -> Position:
         """Return the position up to which a log has the lines sent; the reader's, if it has all."""
         last = START
-        for position, line in lines:
+        for position, line in lines.items():
             if position > self.position:
                 return self.position
-            if self._sent.get(position, repr(line)) != repr(line):
+            if self._sent.get(position, line) != line:
                 return last
             last = position
         complete = last == self.position or self.position == (last[0], LARGE)
@@ -229,39 +231,23 @@ def _position(text: str) -> Position:
 
 
 def _written(position: Position) -> str:
-    return f"{max(0, position[0])}.{max(0, position[1])}"
+    return f"{position[0]}.{max(0, position[1])}"
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _value(value: object) -> float:
-    return float(value) if _is_number(value) else np.nan
-
-
-def thinned(x: Floats, y: Floats, most: int) -> NDArray[np.int64]:
+def thinned(y: Floats, most: int) -> list[int]:
     """Return which of N points to draw, at most ``most``: first, last, and one of each bucket.
 
-    In a bucket it is the point that makes the largest triangle with the one chosen before it and
-    the mean of the next bucket (Steinarsson, 2013); NaN counts as the last value before it.
+    In a bucket it is the point farthest from the straight line through the bucket; NaN values are
+    interpolated.
     """
-    count = len(x)
+    count = len(y)
     if count <= most:
-        return np.arange(count)
-    known = np.maximum.accumulate(np.where(np.isfinite(y), np.arange(count), -1))
-    first = y[np.isfinite(y)][:1]
-    filled = np.where(known >= 0, y[known], first[0] if len(first) else 0.0)
+        return list(range(count))
+    known = np.isfinite(y)
+    filled = np.interp(np.arange(count), np.flatnonzero(known), y[known]) if known.any() else 0 * y
     edges = np.linspace(1, count - 1, most - 1).astype(int)
     chosen = [0]
-    for bucket in range(most - 2):
-        start, end = edges[bucket], edges[bucket + 1]
-        after = slice(end, edges[bucket + 2] if bucket + 2 < len(edges) else count)
-        mean_x, mean_y = float(x[after].mean()), float(filled[after].mean())
-        last = chosen[-1]
-        area = np.abs(
-            (x[last] - mean_x) * (filled[start:end] - filled[last])
-            - (x[last] - x[start:end]) * (mean_y - filled[last])
-        )
-        chosen.append(int(start + area.argmax()))
-    return np.array([*chosen, count - 1])
+    for start, end in pairwise(edges.tolist()):
+        line = np.interp(np.arange(start, end), [start - 1, end], filled[[start - 1, end]])
+        chosen.append(start + int(np.abs(filled[start:end] - line).argmax()))
+    return [*chosen, count - 1]

@@ -274,7 +274,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> SceneDraw
     moved = sorted((place, k) for k, place in enumerate(order[:count]) if place < count)
     for row, (name, outputs) in enumerate(curves.items()):
         y = 370 + 110.0 * row
-        made.node(name, "", (0, y - 15, 228, 80), form="label", texts=["change", name])
+        made.label(name, "", (0, y - 15, 228, 80), texts=["change", name])
         for place, k in moved:
             box, fill = (after[k] - wide / 2, y, wide, CELL), {"level": outputs[place], "hue": row}
             made.node(f"{name} of {place}", "", box, texts=[f"{outputs[place]:.2f}"], **fill)

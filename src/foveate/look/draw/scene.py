@@ -173,6 +173,10 @@ class SceneMaker:
         fields = {"name": name, "label": label, "box": box, **more}
         self.nodes.append(SceneNode.model_validate(fields))
 
+    def label(self, name: str, text: str, box: Box, **more: object) -> None:
+        """Write a text without a box around it."""
+        self.node(name, text, box, form="label", **more)
+
     def edge(self, name: str, *points: tuple[float, float], **more: object) -> None:
         fields = {"name": name, "points": points, "tag": "stream", **more}
         self.edges.append(SceneEdge.model_validate(fields))

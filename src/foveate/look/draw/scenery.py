@@ -165,7 +165,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         if self.words < WORDS:
-            self.node(f"{part} below", part, (left, HIGH - 42, wide, 40), form="label", tag="words")
+            self.label(f"{part} below", part, (left, HIGH - 42, wide, 40), tag="words")
         written, side = self.produced if part == "decoder" else (), 6 if recurs else 2
         for kind, top, texts in (("reads", self.words, words), ("writes", -10.0, written)):
             least = 4 * self.train  # letters of a loss
@@ -210,7 +210,7 @@ class _Scene(SceneMaker):
             head = left + SUMS + 40, top + 2, inner - 40, 34.0
             number = 1 + (drawn[0].layer or 0)
             label = f"{name}, layer {number} of {layers}" if self.train else f"{name}, {layers} ×"
-            self.node(f"{name} head", label, head, form="label", tag="words")
+            self.label(f"{name} head", label, head, tag="words")
             if self.train and layers > 1:
                 text, others = f"the other {layers - 1} layers", f"{name} others"
                 text = f"layer {3 - number}" if layers == 2 else text
@@ -264,7 +264,7 @@ class _Scene(SceneMaker):
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
         masked, box = any(map(_looks_back, maps)), (x, y, wide - NORMED - SUMS - 12, high)
         lines = [_name(main), "(masked)"] * (masked and not self.train)
-        self._block(main, box, "masked " * bool(lines) + _name(main), more={"texts": lines})
+        self._block(main, box, "masked " * bool(lines) + _name(main), texts=lines)
         x_of, f_of, after = self._summands(main.name)
         road = f"{main.name.split('.')[0]} stream {main.name}"
         more: dict[str, object] = {"hue": Hue.STATE, "level": 0.25, "tag": "layer"}
@@ -272,7 +272,7 @@ class _Scene(SceneMaker):
             self.node(f"{road} x", x_of, (stream - 52, self.stem, 104, 24), **more)
         self.node(f"{road} sum", after, (left - 18, top - 15, 104, 30), **more)
         beside = stream + 18, top - 26, x - stream - 20, 22
-        self.node(f"{main.name} f", f_of, beside, form="label", tag="layer")
+        self.label(f"{main.name} f", f_of, beside, tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             tip, gap = (x + box[2], y + high / 2), left + wide + 30
             begin = 2 * left + wide - self.memory[0], self.memory[1]
@@ -282,7 +282,7 @@ class _Scene(SceneMaker):
             self.node(f"{main.name} memory box", "", (gap - 10, tip[1] - 34, 96, 68), **more)
             ends, label = ((gap - 10, tip[1]), tip), (tip[0] + 16, tip[1] - 40, 84, 34)
             self.edge(f"{main.name} memory arrow", *ends, hue=Hue.KEY, tag="decoder")
-            self.node(f"{main.name} memory label", "K, V", label, form="label", tag="stream")
+            self.label(f"{main.name} memory label", "K, V", label, tag="stream")
         for block in group:
             if block.family == "norm":
                 self._block(block, (stream + 48, low - 17, 74, 34), tag="stream")
@@ -325,7 +325,7 @@ class _Scene(SceneMaker):
                     floor = 364.0
                     more = self._vectors(part.name, block.name, k, (x, floor, wider, tall), letter)
                 label = letter + f"^{row + 1}" * stacked + "^{←}" * block.backwards + f"_{k + 1}"
-                self._block(block, (x, y, wider, tall), label, f" {k}", more=more)
+                self._block(block, (x, y, wider, tall), label, f" {k}", **more)
                 ends = [(x - 0.3 * pitch, y + tall / 2), (x, y + tall / 2)]
                 if k:
                     self.edge(f"{block.name} {k} on", *ends[:: -1 if block.backwards else 1])
@@ -347,7 +347,7 @@ class _Scene(SceneMaker):
             if alone and k in self.chances:
                 text, box = f"p = {self.chances[k]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
-                self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
+                self.label(f"{part.name} p {k}", text, box, tag="words")
             if feeds and k + 1 < count:
                 right, low, half = left + pitch * (k + 1), self.words + 76, pitch / 2
                 back = (right - half, 58), (right, 58), (right, low), (right + half, low)
@@ -361,7 +361,7 @@ class _Scene(SceneMaker):
         over = gap[0], gap[1] - 42, wide, 40.0
         boxes: list[Box] = [(x + 6, y, 40.0, 34.0) for y in (472, 318, 146)]
         for name, box in zip("EWVU", (*boxes, over), strict=True):
-            self.node(f"{cell} {name}", name, box, form="label", tag="stream")
+            self.label(f"{cell} {name}", name, box, tag="stream")
 
     def _vectors(self, part: str, cell: str, k: int, box: Box, letter: str) -> dict[str, object]:
         """Draw the vector of a word with its first numbers, and return those of the state."""
@@ -370,7 +370,7 @@ class _Scene(SceneMaker):
         texts, middle = [f"x_{k + 1}", *read], box[0] + box[2] / 2
         for stage, y in (("input", box[1]), ("state", 204.0)) if k == 0 else ():
             few, aside = ["2 of", str(stages[stage].shape[-1])], (box[0] - 92, y, 84.0, box[3])
-            self.node(f"{part} {stage} few", "", aside, form="label", texts=few, tag="stream")
+            self.label(f"{part} {stage} few", "", aside, texts=few, tag="stream")
         self.node(f"{part} reads {k} vector", "", box, texts=texts, hue=Hue.INPUT, tag="stream")
         self.edge(f"{cell} {k} embed", (middle, self.words), (middle, box[1] + box[3]))
         return {"texts": [f"{letter}_{k + 1}", *state]}
@@ -400,7 +400,7 @@ class _Scene(SceneMaker):
             box, state = (u - 135, v - 76.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
             fill: dict[str, object] = {"hue": Hue.OUTPUT, "level": 0.8, "tag": "stream"}
             self.node("bridge c", "c", (u - 70, v - 20, 44, CELL + 40), **fill)
-        self.node("bridge label", state, box, form="label", tag="stream")
+        self.label("bridge label", state, box, tag="stream")
         ways, after = " in both directions" * bool(both), "." if attends else TEXTS["bottleneck"]
         text = TEXTS["bridge"] + ways + after
         lit = ["bridge", *(b.name for b in read), begin, f"{part} reads", "decoder reads 0"]
@@ -417,18 +417,17 @@ class _Scene(SceneMaker):
         if blocks and not steps:
             self.node(f"{part} {label}", label, box, **fields)
         elif blocks:
-            self.node(f"{part} named", f"p: {label}", (left - 270, y, 266, high), form="label")
+            self.label(f"{part} named", f"p: {label}", (left - 270, y, 266, high))
         for k in range(steps if blocks else 0):
             each = left + wide / steps * (k + 0.15), y, 0.7 * wide / steps, high
             self.node(f"{part} {label} {k}", f"p_{k + 1}", each, **fields)
 
     def _block(
-        self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", tag: str = "",
-        more: Mapping[str, object] | None = None,
-    ) -> None:  # fmt: skip
+        self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", **more: object
+    ) -> None:
         amount = f"{block.parameters:,} parameters" if block.parameters else ""
         detail = [text for text in (block.equation, block.output, amount) if text]
-        fields = {"hue": block.hue, "tag": tag, "detail": detail, **(more or {})}
+        fields: dict[str, object] = {"hue": block.hue, "detail": detail, **more}
         self.homes[block.name] = block.name
         self.node(block.name + suffix, label or _name(block), box, **fields)
 
@@ -487,15 +486,15 @@ class _Scene(SceneMaker):
             stages["softmax"] = replace(stages["softmax"], equation="p = softmax(W c + b)")
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
-        row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
+        row, names_of = _checked("--query", query or 0, len(rows)), _names(blocks)
         units = {} if pools else _units(values, reads)
         more = {"rows": rows, "row": row, "reads": reads, "tokens": tokens, "units": units}
         self._panel(home, stages, values, **more)
         equations = {"embedding": "x"} | self.panels[-1].equations
         equations |= {"position": "PE(t)", "input": f"{equations['embedding']} + PE(t)"}
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
-        every, reader = _tags(["words", *stages]), " of the ".join(spoken.split(" ")[::-1])
-        reader = reader.replace("feed-forward", "feed-forward layer")
+        every, spoken = _tags(["words", *stages]), " ".join(names_of)
+        reader = " of the ".join(reversed(names_of)).replace("feed-forward", "feed-forward layer")
         twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
         if deep and twice and "position" in stages:
             text = f"“{rows[twice[0]]}” twice: one embedding, two positions, two inputs."
@@ -552,7 +551,7 @@ class _Scene(SceneMaker):
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (left, y, w, _), name = word.box, f"{word.name} loss"
             x = left + w / 2
-            self.node(name, f"{loss:.2f}", (x - 38, y + 34, 76, 32), tag="back", form="label")
+            self.label(name, f"{loss:.2f}", (x - 38, y + 34, 76, 32), tag="back")
             self.edge(f"{name} back", (x, 63.0), (x, self.output), hue=Hue.GRADIENT, tag="back")
         roads = [(e.name, e.points[-1]) for e in self.edges if e.name.endswith(" stream")]
         for name, (x, y) in roads:
@@ -560,7 +559,7 @@ class _Scene(SceneMaker):
             self.edge(f"{name} back", (x, y + 4), (x, self.stem - 2), hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
             mean = f"L = {np.mean(losses):.2f}, the mean of −log p:"
-            self.node("losses", mean, (x - 420, 34, 410, 32), tag="back", form="label")
+            self.label("losses", mean, (x - 420, 34, 410, 32), tag="back")
         for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
             points = edge.points[::-1]
             if edge.name.endswith(" memory"):  # beside the line forwards
@@ -762,7 +761,7 @@ class _Scene(SceneMaker):
             if read != "decoder" and not cells:  # of two stacks, left of what is written
                 x, y, _, high = self.box_of("decoder writes 0")
                 lit, box = [*lit, f"step {t} p", f"{read} reads"], (x - 300, y, 300, high)
-                self.node(f"step {t} p", comes, box, form="label", tag=f"step {t}")
+                self.label(f"step {t} p", comes, box, tag=f"step {t}")
             self.stop(f"step {t + 1}", text, [*self.whole, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
@@ -831,11 +830,16 @@ def _layer_of(part: ModelPart, layer: int) -> list[ModelBlock]:
     return [b for b in part.blocks if b.layer == layers[layer]] if layers else []
 
 
-def _spoken(blocks: Sequence[str]) -> str:
-    """Return what stops call the box of some blocks: ``encoder feed-forward``."""
+def _names(blocks: Sequence[str]) -> list[str]:
+    """Return the part and the name of the box of some blocks: encoder, feed-forward."""
     block = next((name for name in blocks if name.endswith("stem")), blocks[-1])
     names = block_of(block).replace("stem", "embedding").replace("_", "-").split(".")
-    return " ".join(dict.fromkeys((names[0], names[-1])))
+    return list(dict.fromkeys((names[0], names[-1])))
+
+
+def _spoken(blocks: Sequence[str]) -> str:
+    """Return what stops call the box of some blocks: ``encoder feed-forward``."""
+    return " ".join(_names(blocks))
 
 
 def _renamed(stage: ForwardFrame, letters: Mapping[str, str], power: str) -> ForwardFrame:

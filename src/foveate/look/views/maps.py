@@ -114,8 +114,8 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             made.fan(f"path {layer}", middles, ends, taken, hue=Hue.QUERY)
             x, y = np.array([middles[[at, path[-1]]], ends[::-1]]) @ [0.62, 0.38]
             text, name = f"× {hop[at, path[-1]]:.2f}", [f"layer {layer}", f"Ā_{layer}"]
-            made.node(f"factor {layer}", text, (x - 126, y - CELL / 2, 104, CELL), form="label")
-            made.node(f"layer {layer}", "", (0, y - 38, 200, 76), form="label", texts=name)
+            made.label(f"factor {layer}", text, (x - 126, y - CELL / 2, 104, CELL))
+            made.label(f"layer {layer}", "", (0, y - 38, 200, 76), texts=name)
         for k in range(count) if down else [query]:
             box, texts = (middles[k] - wide / 2, top, wide, tall), [words[k], f"{shares[k]:.2f}"]
             fill = {"hue": Hue.QUERY, "level": 0.4} if k == path[-1] else {"hue": Hue.LAYER}
@@ -123,7 +123,7 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
     factors = [hop[pair] for hop, pair in zip(hops, pairwise(path), strict=True)]
     text = f"{' ← '.join(words[k] for k in path)}: {' · '.join(f'{x:.2f}' for x in factors)}"
     text += f" = {np.prod(factors):.2f}; over all paths {shares[path[-1]]:.2f} (others: blue)."
-    made.node("row of R", "row of R", (0, HIGH - tall, 200, tall), form="label")
+    made.label("row of R", "row of R", (0, HIGH - tall, 200, tall))
     made.stop("all", text, [], ["path", "row", "factor", "layer"])
     return made.drawing(f"The hops to “{words[query]}”", caption=text)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from foveate.data.series import Windows, labels
 from foveate.decode.search import token_log_probabilities
-from foveate.look.draw.charts import ForecastDrawing, LinesDrawing, PanelGrid, line_chart
+from foveate.look.draw.charts import Curve, ForecastDrawing, LinesDrawing, PanelGrid, line_chart
 from foveate.look.draw.colors import Hue
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, sheet
 from foveate.look.views import view
@@ -58,13 +58,13 @@ def forecast(
     middle, *band = (np.append([*past, truth[read - 1]], values) for values in three)
     levels, name, unit = task.config.quantiles, task.names[channel], task.config.series.unit
     lines = line_chart(
-        range(len(dates)), {"forecast": middle, "actual": truth}, "date",
+        range(len(dates)), {"forecast": middle}, "date",
         f"{name} ({unit})" if unit else name, f"{name} from {dates[read]}",
         bands={"forecast": (band[0], band[1])} if len(levels) > 1 else {}, labels=dates,
         marks={"read up to t": read - 1},
         caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if len(levels) > 1 else "",
     )  # fmt: skip
-    lines.curves[1] = lines.curves[1].model_copy(update={"hue": Hue.LAYER, "faint": True})
+    lines.curves.append(Curve(name="actual", y=truth, hue=Hue.LAYER, faint=True))
     strip = None if attends(run) else attention_strip(run, windows, text, target, layer, head)
     return ForecastDrawing(title=lines.title, lines=lines, strip=strip)
 

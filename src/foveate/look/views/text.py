@@ -333,7 +333,7 @@ def compared(known: Mapping[str, Texts], written: Iterable[tuple[str, Texts]]) -
             right = [*map(bool, in_order(words, reference))]
             titles.append(f"{sum(right)} of {len(reference)} right")
         y, starts = pitch * (number + 0.5), BESIDE + scale * np.cumsum([0, *sizes[number]])
-        made.node(f"text {number}", "", (0, y - 48, BESIDE - 20, 96), form="label", texts=titles)
+        made.label(f"text {number}", "", (0, y - 48, BESIDE - 20, 96), texts=titles)
         for k, (word, good) in enumerate(zip(words, right, strict=True)):
             box = starts[k], y - 20, starts[k + 1] - starts[k] - 12, 40
             hue = Hue.KEY if word == SPECIALS[UNK] else Hue.LAYER if good else Hue.GRADIENT

@@ -76,7 +76,7 @@ def lookup(
         made.column(c, head, (1120, 60, 116, 500), [out], hue=3, tag=tag)
         for k, alpha in enumerate(alphas):
             made.link(f"e {k}", f"{α} {k}", tag=tag)
-            made.node(f"by {number} {k}", "×", (890, 105 + 125 * k, 50, 35), form="label", tag=tag)
+            made.label(f"by {number} {k}", "×", (890, 105 + 125 * k, 50, 35), tag=tag)
             if alpha:
                 made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
         text = f"{name.capitalize()}: every value counts, the best match most: {out}."
@@ -179,17 +179,17 @@ def masks(
         sides = (0, "x"), (count if family == "encoder" else len(read), "y")
         for t, name in sides * (len(families) > 1):
             for x in middles[t : t + 1] - 34 - 8.5 * len((words[t:] or [""])[0]):
-                made.node(f"{family} {name}", name, (x - 30, end - 48, 40, 40), form="label")
+                made.label(f"{family} {name}", name, (x - 30, end - 48, 40, 40))
         made.cells(f"{family} h", middles, top, 64, letters, np.zeros(count))
         if alone:
             none, over = np.zeros(len(written) + 1), middles[len(read) - 1 :]
             made.cells("decoder writes", over, top - 66, 110, [*written, "</s>"], none, form="word")
             for name, y in ("writes", top - 66), ("reads", end - 53):
-                made.node(f"given {name}", name, (0, y, 236, CELL), form="label")
+                made.label(f"given {name}", name, (0, y, 236, CELL))
             for letter, of in ("x", middles[is_x]), ("y", middles[~is_x]):
                 left, wide = float(of[0]) - 50, float(np.ptp(of)) + 100
                 made.edge(f"given {letter}", (left, end + 8), (left + wide, end + 8), weight=0.05)
-                made.node(f"given {letter} name", letter, (left, end + 12, wide, 42), form="label")
+                made.label(f"given {letter} name", letter, (left, end + 12, wide, 42))
         allowed = np.where(decodes[:, None], causal[0, 0].numpy() & decodes, ~decodes)
         kinds = np.where(hues[:, None] == hues, hues, 0)  # 0: from y to x
         for kind in (2, 3, 0):
@@ -202,7 +202,7 @@ def masks(
             x, u = middles[first - 1] + 42, middles[first] - 42
             made.edge(f"{family} cross", (x, top + 25), (u, top + 25), hue=1)
             below, lines_of = ((x + u) / 2 - 80, top + 32, 160.0, 66.0), ["cross-", "attention"]
-            made.node(f"{family} cross", "", below, form="label", texts=lines_of)
+            made.label(f"{family} cross", "", below, texts=lines_of)
     if families == ("decoder",):
         own = [f"h {t}" for t in range(len(read) - 1, count)] + ["word", "writes"]
         own += [f"{kind} {s} {len(read)}" for kind in (0, 3) for s in range(count)]
@@ -253,7 +253,7 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
         lines, hues = (0.03 + 0.3 * own) * (norm > 0), 2 * own - 1  # -1: grey
         fan(made, name, left, 548, [*words[1:], last], read_as, lines, hues)
     for text, y in ("targets", 4), ("inputs", 402):
-        made.node(text, text, (0, y, 110, 44), form="label")
+        made.label(text, text, (0, y, 110, 44))
     text = "Orange: without a mask, a step reads its own target."
     return made.drawing("The inputs that each step depends on", caption=text)
 
@@ -268,7 +268,7 @@ def parallel(length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5
     made, pitch, each = SceneMaker(), 590 / length, [*range(length)]
     kinds = {"training: 1 pass": [0] * length, f"generation: {length} passes": each}
     for left, (name, passes) in zip((0.0, 650.0), kinds.items(), strict=True):
-        made.node(name, name, (left, 0, 590, 44), form="label")
+        made.label(name, name, (left, 0, 590, 44))
         middles = [left + pitch * (t + 0.5) for t in each]
         for t, hue in enumerate(passes):
             box = middles[t] - pitch / 2 + 18, 490.0, pitch - 36, 66.0
@@ -308,9 +308,9 @@ def weights(seed: Seed = 0) -> SceneDrawing:
             inputs = [[f"x_{s}", row[0][:-1]] for s, row in enumerate(below, 1)]
             fan(made, name, left, 270, outputs, inputs, used.numpy(), own_hue)
             for s, weight in enumerate(written(used[0]).tolist()):
-                made.node(f"{name} α {s}", weight, (left + 90 * s, 512, 90, 44), form="label")
+                made.label(f"{name} α {s}", weight, (left + 90 * s, 512, 90, 44))
             lit += [f"{name} {part}" for part in ("out 0", "in", "title", "α")]
-    made.node("row", "row 1:", (0, 512, 84, 44), form="label")
+    made.label("row", "row 1:", (0, 512, 84, 44))
     text = "Grey: the same weights W for both inputs X. Orange: another W(X) for each input."
     made.stop("weights", text, ["stream"], [*lit, "row"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)
@@ -353,7 +353,7 @@ def permutation() -> SceneDrawing:
                 made.column(f"{tag} {head}", head, box, cells, hue=hue, tag=tag)
             for place, (start, end) in enumerate(pairwise(row)):
                 over, letter = (380.0 + 440 * place, top - 46, 40.0, 40.0), "fP"[end[0] == "P"]
-                made.node(f"{tag} {start} to", letter, over, form="label", tag=tag)
+                made.label(f"{tag} {start} to", letter, over, tag=tag)
                 for j, k in allowed.nonzero().tolist() * (letter == "f"):
                     made.link(f"{tag} {start} {k}", f"{tag} {end} {j}", weight=0.02, hue=5, tag=tag)
                 for k in ends:
@@ -400,7 +400,7 @@ def _split() -> SceneDrawing:
     made, wide, high = SceneMaker(), 94.0, 68.0
     shapes = ("3 × 4", 78.0, 4), ("3 × 2 × 2", 608.0, 2), ("2 × 3 × 2", 942.0, 2)
     for number, (shape, left, columns) in enumerate(shapes):
-        made.node(shape, shape, (left, 0, wide * columns, 44), form="label")
+        made.label(shape, shape, (left, 0, wide * columns, 44))
         for word, head in product(range(3), range(2)):
             y, right = 54 + 160.0 * word, wide * 2 * head * (number == 0)
             top = (y + high / 2, y + high * head, 54 + 252.0 * head + high * word)[number]
@@ -412,8 +412,7 @@ def _split() -> SceneDrawing:
                 made.node(f"{name} word", WORDS[word], beside, form="word")
     for k in (0, 1):
         made.edge(f"reshape {k}", (474 + 334 * k, 273), (526 + 334 * k, 273))
-        beside = 1140, 54 + 252.0 * k + high, 100, high
-        made.node(f"head {k}", f"head {k}", beside, form="label")
+        made.label(f"head {k}", f"head {k}", (1140, 54 + 252.0 * k + high, 100, high))
     text = "Blue: head 0, orange: head 1. No number changes, only their order."
     return made.drawing("A colour for each head", caption=text)
 

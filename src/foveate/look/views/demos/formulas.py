@@ -134,17 +134,17 @@ def arrows(
             points = start.tolist(), (start + end).tolist()
             made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
             x, y = origin + 0.8 * end + (18 + 6 * len(label)) * aside
-            made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
+            made.label(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0))
         bend = turns[0] + np.linspace(0, 1, 25) * np.diff(np.unwrap(turns))
         arc = origin + 0.35 * unit * np.stack([np.cos(bend), -np.sin(bend)], axis=1)
         if turns[0] != turns[1]:
             made.edge(f"angle {number}", *arc.tolist(), hue=5, tag="")
             box = *(origin + 1.3 * (arc[12] - origin) - 20), 40.0, 40.0
-            made.node(f"θ {number}", "θ" * (names[0][0] == "q"), box, form="label")
+            made.label(f"θ {number}", "θ" * (names[0][0] == "q"), box)
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
             box, facts = (left, foot + 44 * row, wide, 40.0), lines * (line is lines[-1])
-            made.node(f"pair {number}, {row}", line, box, form="label", detail=facts)
+            made.label(f"pair {number}, {row}", line, box, detail=facts)
     return made.drawing(title, caption=caption)
 
 
@@ -311,7 +311,7 @@ def alibi(
     bias = position.bias(torch.tensor([len(words) - 1]), torch.arange(len(words)))
     assert bias is not None
     heading = f"added to the score e of each word, for the query “{words[-1]}” (framed)"
-    made.node("heading", heading, (BESIDE - 10, 4, WIDE - BESIDE, 44), form="label", level=1)
+    made.label("heading", heading, (BESIDE - 10, 4, WIDE - BESIDE, 44), level=1)
     middles = made.row("words", ["distance |t − s|"], words, 118, WIDE - 10, up=-37)
     wide, away = min(128, 900 / len(words)), [*map(str, range(len(words)))][::-1]
     made.node("query", "", (middles[-1] - 56, 70.0, 112.0, 52.0), form="frame", hue=1)
@@ -319,7 +319,7 @@ def alibi(
     for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias[:num_heads], strict=False)):
         top, values = 196 + band * h + (band - CELL) / 2, row[0].double().numpy() + 0.0
         title = [f"head {h + 1} of 8:", f"m = 1/{1 / slope:.4g}"]
-        made.node(f"head {h} title", "", (0, top - 23, 236, 96), form="label", texts=title)
+        made.label(f"head {h} title", "", (0, top - 23, 236, 96), texts=title)
         written = [f"{v:g}".replace("-", "−") for v in values]
         made.cells(f"head {h}", middles, top, wide, written, np.exp(values), hue=2)
     caption = "Each head subtracts its slope m times the distance: far words count less."

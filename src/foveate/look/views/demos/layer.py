@@ -56,7 +56,7 @@ class Chalkboard(SceneMaker):
         unit = (WIDE - first - signs - 4) / max(parts, self.columns)
         top, left, name = self.pitch * number + 49 + self.over, first, " "
         for text, up in (("key j →", 76), ("query i ↓", 35)) * (first > 100):
-            self.node(f"line {number} {text}", text, (0, top - up, first - 4, 38), form="label")
+            self.label(f"line {number} {text}", text, (0, top - up, first - 4, 38))
         for place, piece in enumerate(pieces):  # a sign has no columns
             before = name
             name, x, hue = (piece, torch.zeros(1, 0), 0) if isinstance(piece, str) else piece
@@ -73,7 +73,7 @@ class Chalkboard(SceneMaker):
             room, over = max(across, 17.0 * len(name)), (49.0 + keys) * (x.shape[1] > 0)
             start = min(left + (across - room) / 2, WIDE - room) if over else left
             box = (start, down - over, room if over else sign, min(44.0, over) or high)
-            self.node(f"{own} name", name.strip(), box, form="label")
+            self.label(f"{own} name", name.strip(), box)
             for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
                 hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
@@ -94,8 +94,7 @@ class Chalkboard(SceneMaker):
         low, middle, up = y + high + 4, x + wide / 2, u + across / 2
         down = min(low + 40, v - 12)
         self.edge(f"{end} on", (middle, low), (middle, down), (up, down), (up, v + 4), tag="")
-        box = (middle + up) / 2 - 250, down - 44, 500.0, 40.0
-        self.node(f"{end} on name", text, box, form="label")
+        self.label(f"{end} on name", text, ((middle + up) / 2 - 250, down - 44, 500.0, 40.0))
 
     def frame(self, *names: str) -> None:
         """Frame cells whose names begin with one of some, grey ones in orange: a row, or a cell."""
@@ -115,9 +114,9 @@ class Chalkboard(SceneMaker):
         stream, middle = left + 90, left + 330
         places = {"norm": 364.0 if pre else 124.0, "f": 266.0}
         low, high = 448.0, 230.0
-        self.node(title, title, (left - 80, 0, 580, 44), form="label")
+        self.label(title, title, (left - 80, 0, 580, 44))
         for text, y in (result, 62.0), ("x", 510.0):
-            self.node(f"{title} {text}", text, (stream - 170, y, 340, 44), form="label")
+            self.label(f"{title} {text}", text, (stream - 170, y, 340, 44))
         self.edge(f"{title} stream", (stream, 510), (stream, 110), hue=2)
         for name, y in places.items():
             x, hue = middle if pre or name == "f" else stream, 4 if name == "f" else 3
@@ -139,11 +138,11 @@ def _repairs(made: Chalkboard) -> None:
     for number, (name, hue, text) in enumerate(zip(names, hues, losses, strict=True)):
         y = 434.0 - 140 * number
         if name == "several heads":
-            made.node(name, name, (150, y + 28, 330, 44), form="label")
+            made.label(name, name, (150, y + 28, 330, 44))
         else:
             box = (170, y, 290, 84) if name == "mask" else (150, y, 330, 100)
             made.node(name, name, box, hue=hue, level=0.25)
-        made.node(f"{name} why", text, (520, y + 28, 720, 44), form="label", level=1)
+        made.label(f"{name} why", text, (520, y + 28, 720, 44), level=1)
         if name != "mask":
             made.edge(f"{name} out", (150, y + 24), (82, y + 24))
             made.node(f"{name} plus", "+", (38, y + 2, 44, 44), form="plus")
@@ -207,7 +206,8 @@ def block(
     else:
         made.branch(90, "pre-norm", "x + f(norm(x))", True)
         made.branch(740, "post-norm", "norm(x + f(x))", False)
-    text = TABLES["block"][part].format(drop=drop, kept=1 - drop, bend=bend)
+    key = "attention" if part == "mean" else part
+    text = TABLES["block"][key].format(drop=drop, kept=1 - drop, bend=bend)
     made.stop(part, text, ["stream"])
     caption = "Inputs and matrices are random, with one digit."
     return made.drawing(f"A layer in small numbers: {part}", caption=caption)
@@ -335,10 +335,10 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
         for start, i, k in product(starts, range(2), range(count)):
             made.link(f"{start} {i}", f"{end} {k}", weight=0.04)
     for name, left in ("W_a", 222.0), ("W_c", 1067.0):
-        made.node(name, name, (left - 40, 0, 80, 44), form="label")
+        made.label(name, name, (left - 40, 0, 80, 44))
     for k, alpha in enumerate(weights[0].tolist()):
         made.link(f"e {k}", f"α {k}")
-        made.node(f"by {k}", "×", (583, 110 + 470 / 3 * k, 44, 35), form="label")
+        made.label(f"by {k}", "×", (583, 110 + 470 / 3 * k, 44, 35))
         for i in range(2):
             made.link(f"h {k}", f"c {i}", weight=alpha / 2, hue=2)
     for left in lefts[0], lefts[4]:
@@ -391,12 +391,12 @@ def _glimpse(made: SceneMaker, picture: Tensor, size: int) -> str:
         made.node(f"frame {k}", "", (246 - wide / 2, 300 - wide / 2, wide, wide), **own)
         made.node(f"seen {k}", "", (left, 200, 200, 200), **own)
         name = f"{size * 2**k} pixels wide", (left - 16, 146, 232 - 12 * (k == 2), 44)
-        made.node(f"seen {k} name", *name, form="label")
+        made.label(f"seen {k} name", *name)
         made.edge(f"seen {k} on", (left + 100, 404), (left + 100, 476), hue=hue)
     made.node("state", "h_t", (570, 20, 110, 64), **state)
     made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), **state)
     made.edge("draws", (680, 52), (746, 52), hue=3)
-    made.node("mean", "= (0, 0), the middle", (812, 30, 320, 44), form="label")
+    made.label("mean", "= (0, 0), the middle", (812, 30, 320, 44))
     for text, spot in ("", (239, 293, 14, 14)), ("l_t", (750, 26, 52, 52)):  # where and what it is
         made.node(f"l {text}", text, spot, form="plus", hue=3)
     return f"Each frame gives {size} × {size} numbers: the wider, the coarser."
@@ -421,7 +421,7 @@ def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
         (f"p_{k + 1}: its {size**2} pixels", 560, 18), (f"x_{k + 1}", 500, 276),
         (f"x_1 … x_{count} + positions → encoder", 560, 508),
     ):  # fmt: skip
-        made.node(f"{text} name", text, (left, top, 672, 44), form="label")
+        made.label(f"{text} name", text, (left, top, 672, 44))
     beside, gap = x + wide, y - 6  # from the patch, the way leads between the others
     around = (beside, y + 40), (beside + 6, y + 40), (beside + 6, gap), (528, gap)
     made.edge("way", *around, (528, 96), (550, 96), hue=1)

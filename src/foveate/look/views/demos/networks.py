@@ -42,10 +42,10 @@ def decoder(config: Decoder.Config) -> Decoder:
     return config.build(Tokens(100), None).eval()
 
 
-def encoder(config: Encoder.Config) -> Encoder:
-    """Return an encoder of 100 tokens, with the same weights at every call."""
+def encoder(config: Encoder.Config, tokens: int = 100) -> Encoder:
+    """Return an encoder of some tokens, with the same weights at every call."""
     torch.manual_seed(1)
-    return config.build(Tokens(100)).eval()
+    return config.build(Tokens(tokens)).eval()
 
 
 def ids(length: int) -> Tensor:
@@ -151,7 +151,7 @@ def reach(
         texts = [f"{share:.2f}" if share else "0" for share in shares]
         made.cells(family, middles, end - CELL, wide, texts, shares, hue=2)
         box, measure = (0.0, end - 58, BESIDE - 10, 66.0), ["influence on", f"y_{at + 1} (max 1)"]
-        made.node(f"{family} measure", "", box, form="label", texts=measure)
+        made.label(f"{family} measure", "", box, texts=measure)
         half = max(wide, 15.0 * len(words[least])) / 2 + 7
         frame = middles[least] - half, end - 101, 2 * half, 107.0
         made.node(f"{family} frame", "", frame, form="frame", hue=1)
@@ -192,7 +192,7 @@ def _network(
             bends = (start, foot), (start, lands + 22 * (not side)), (x + 40 * side, lands)
             made.edge(f"{family} direct {s} {at}", *bends[: 3 if side else 2], hue=5, tag="")
     if family in ATTENDING:
-        made.node("α", f"α_{{{at + 1},i}}", (x - 145, lands + 2 - 46 * both, 100, 40), form="label")
+        made.label("α", f"α_{{{at + 1},i}}", (x - 145, lands + 2 - 46 * both, 100, 40))
     made.node(f"{family} y", f"y_{at + 1}", (x - 40, lands - 22, 80, 44), hue=3, level=0.25)
 
 
@@ -270,13 +270,13 @@ def _parts(
     made, kinds = SceneMaker(), np.flatnonzero(sizes >= 0.1).tolist()
     for row, k in enumerate(kinds):
         y, wide = HIGH / len(kinds) * (row + 0.5) - 45, 500 * sizes[k] / sizes.max()
-        made.node(labels[k], labels[k], (-6, y, 262, 90), form="label", level=1)
+        made.label(labels[k], labels[k], (-6, y, 262, 90), level=1)
         fill = {"texts": [f"{sizes[k]:.1f} M"], "hue": LOOKS[k], "level": 0.5}
         made.node(f"{name}: {labels[k]}", "", (272, y, wide, 90), **fill)
         each = [f"{n} × " * (n > 1) + shape for (_, shape), n in matrices[k].items()]
         text = f"{len(each)} layers × " * (len(each) > 1) + each[0]
         box = 282 + wide, y, 954 - wide, 90
-        made.node(f"{labels[k]} of", text * (len({*each}) == 1), box, form="label", level=1)
+        made.label(f"{labels[k]} of", text * (len({*each}) == 1), box, level=1)
     caption = "Millions of parameters (M); right: layers × matrices × rows × columns."
     return made.drawing(f"Parameters: {name}", caption=caption)
 
@@ -292,7 +292,7 @@ def _shares(counts: dict[str, Floats], labels: Sequence[str]) -> SceneDrawing:
             left += 16.0 * len(label) + 52
     for row, (name, sizes) in enumerate(counts.items()):
         y, text = 70 + pitch * row, f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
-        made.node(name, text, (-6, y, 40 + 16.6 * len(text), 40), form="label", level=1)
+        made.label(name, text, (-6, y, 40 + 16.6 * len(text), 40), level=1)
         for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
             texts = [f"{size:.0f} M"]
             box = 4 + unit * start, y + 42, unit * size, pitch - 92
@@ -413,7 +413,7 @@ def _unrolled(
         y, is_state = HIGH - 8 - apart * level - (apart + high) / 2, name.startswith("h")
         for k, line in enumerate(lines := texts[name]):
             place = 0, y + high / 2 + 37 * (k - len(lines) / 2), ASIDE - 30, 37
-            made.node(f"{name} says {k}", line, place, form="label")
+            made.label(f"{name} says {k}", line, place)
         for step, value in enumerate(values, start=1):
             x, hue = ASIDE + across * (step - 0.5) - wide / 2, {"h": 2, "o": 3, "y": 1}.get(name[0])
             if not recurs:
@@ -423,18 +423,17 @@ def _unrolled(
             texts_of = [name.replace("t", str(step)), number.replace("-", "−")]
             made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")
             if level == len(rows) - 1 and apart - high > 100:
-                above = x, y - 48, wide, 40.0
-                made.node(f"{own} step", f"step {step if recurs else 1}", above, form="label")
+                made.label(f"{own} step", f"step {step if recurs else 1}", (x, y - 48, wide, 40.0))
             if level:
                 middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
                 right = middle, below - 20, 60.0, 40.0
-                made.node(f"{own} W", letters[name], right, form="label", tag="stream", level=1)
+                made.label(f"{own} W", letters[name], right, tag="stream", level=1)
             if is_state and (step > 1 or recurs):
                 beside = x - across + wide if step > 1 else ASIDE - 20, x
                 if recurs:
                     made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=1)
                 between = (beside[0], y + high / 2 - 26 * recurs - 20, x - beside[0], 40)
                 loop = letters[name].replace("W", "U" if recurs else "no U")
-                made.node(f"{own} U", loop, between, form="label", tag="stream")
+                made.label(f"{own} U", loop, between, tag="stream")
     return made

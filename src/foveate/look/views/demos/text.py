@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1, em_step
-from foveate.config import PACKAGED, Config, ConfigError
+from foveate.config import PACKAGED, ConfigError
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
@@ -30,34 +30,25 @@ from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.texts import TableDrawing, total_of
 from foveate.look.views.demos import TABLES, demo
-from foveate.look.views.demos.networks import NARROW, SMALL
+from foveate.look.views.demos.networks import NARROW, SMALL, encoder
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
 from foveate.models.transformer import TransformerEncoder
-from foveate.nn.spec import Tokens
 
 WRITTEN = 9  # columns up to which the numbers of a sheet are written
 Texts = Annotated[tuple[str, ...], Field(description="your own texts; repeat")]
 
 
-class ToyModel(Config):
-    """A table as a language model: p of each token at each step; the last token is the end.
-
-    The last of the ``steps`` applies to all later ones. ``after`` has the rows that differ, by the
-    preceding tokens, separated by spaces.
-    """
-
-    tokens: tuple[str, ...] = Field(min_length=2)
-    steps: tuple[list[float], ...] = Field(min_length=1)
-    after: dict[str, list[float]] = Field(default_factory=dict)
-
-    def next(self, prefix: Sequence[int]) -> list[float]:
-        """Return p(next token | prefix)."""
-        row = self.steps[min(len(prefix), len(self.steps) - 1)]
-        return self.after.get(" ".join(self.tokens[i] for i in prefix), row)
+MODEL = TABLES["beam"]
+TOKENS: list[str] = MODEL["tokens"]
+END = len(TOKENS) - 1
 
 
-LECTURE = ToyModel.parse(TABLES["beam"])
+def next_p(prefix: Sequence[int]) -> list[float]:
+    """Return p(next token | prefix) from a table, whose last step applies to all later ones."""
+    steps: list[list[float]] = MODEL["steps"]
+    row = steps[min(len(prefix), len(steps) - 1)]
+    return MODEL["after"].get(" ".join(TOKENS[i] for i in prefix), row)
 
 
 class _TableSteps:
@@ -65,14 +56,13 @@ class _TableSteps:
 
     device = torch.device("cpu")
 
-    def __init__(self, model: ToyModel) -> None:
-        self.model = model
+    def __init__(self) -> None:
         self.prefixes: list[tuple[int, ...]] = []
 
     def step(self, ids: Tensor) -> Tensor:
         pairs = zip(self.prefixes, ids.tolist(), strict=True)
         self.prefixes = [(*prefix, i) for prefix, i in pairs] if self.prefixes else [()]
-        return torch.tensor([self.model.next(prefix) for prefix in self.prefixes]).log()
+        return torch.tensor(list(map(next_p, self.prefixes))).log()
 
     def reorder(self, rows: Tensor) -> None:
         self.prefixes = [self.prefixes[row] for row in rows.tolist()]
@@ -81,13 +71,12 @@ class _TableSteps:
         """Do nothing: there is one source."""
 
 
-def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watch, Hypothesis]:
-    """Return what a beam search in a table does at each step, and its best output."""
-    end, watch = len(model.tokens) - 1, Watch()
+def search(beam_size: int, length_penalty: float) -> tuple[Watch, Hypothesis]:
+    """Return what a beam search in the table does at each step, and its best output."""
     fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
-    beam = Beam.Config.parse({**fields, "max_extra": 2 * len(model.steps)}).build()
-    batch = DecodingBatch([0], _TableSteps(model), [1])
-    followed = Followed(beam.positions(batch, end, end))
+    beam = Beam.Config.parse({**fields, "max_extra": 2 * len(MODEL["steps"])}).build()
+    followed = Followed(beam.positions(DecodingBatch([0], _TableSteps(), [1]), END, END))
+    watch = Watch()
     for position in followed:
         watch.read(position)
     ((best, *_),) = followed.outputs
@@ -101,48 +90,57 @@ def beam(
     tables: Annotated[bool, Field(description="p of every token along both outputs")] = False,
 ) -> LanesDrawing | SceneDrawing:
     """Draw the partial hypotheses of a beam search in a small table, with the greedy output."""
-    model, end = LECTURE, len(LECTURE.tokens) - 1
-    (alone, greedy), (watch, best) = search(model, 1, 0.0), search(model, beam_size, length_penalty)
+    (alone, greedy), (watch, best) = search(1, 0.0), search(beam_size, length_penalty)
 
     def name(output: Hypothesis) -> str:
-        ids = [*output.ids, end] if output.ended else output.ids
-        p = prod(model.next(ids[:t])[token] for t, token in enumerate(ids))
-        return f"{' '.join(model.tokens[i] for i in ids)}, p = {p:.3g}"
+        text = " ".join(TOKENS[i] for i in written(output))
+        return f"{text}, p = {probability(output):.3g}"
 
     def node(partial: PartialHypothesis) -> Node:
         factor = f"{np.exp(partial.token_log_p):.2g}".lstrip("0")
         product = "" if partial.parent is None else f": ×{factor} ="
         return Node(
             id=partial.id, parent=partial.parent, log_p=partial.log_p, state=partial.state,
-            text=f"{model.tokens[partial.token]}{product}", score=np.exp(partial.log_p),
+            text=f"{TOKENS[partial.token]}{product}", score=np.exp(partial.log_p),
         )  # fmt: skip
 
     if tables:
         made, both = SceneMaker(), {"greedy": greedy, f"beam of {beam_size}": best}
         for number, (kind, output) in enumerate(both.items()):
             box, texts = (0.0, 92 + 266.0 * number, 230.0, 140.0), [kind, *name(output).split(", ")]
-            made.node(kind, "", box, form="label", texts=texts)
-            _path(made, model, kind, [*output.ids, end][: len(output.ids) + output.ended])
+            made.label(kind, "", box, texts=texts)
+            _path(made, kind, written(output))
         caption = "Filled: the chosen token. Green: it has the largest p of its step; orange: not."
         return made.drawing("p of each token after the chosen ones", caption=caption)
-    path = [partial.id for partial in watch.find(best.ids, end)]
+    path = [partial.id for partial in watch.find(best.ids, END)]
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = "A token, times its p, and the product so far. ■: finished; dashed: dropped."
-    of_greedy = [node(partial) for partial in alone.find(greedy.ids, end)]
+    of_greedy = [node(partial) for partial in alone.find(greedy.ids, END)]
     return lanes(steps, path, title, of_greedy).model_copy(update={"caption": caption})
 
 
-def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> None:
+def written(output: Hypothesis) -> list[int]:
+    """Return the tokens of an output, with the end if it has one."""
+    return [*output.ids, END] if output.ended else output.ids
+
+
+def probability(output: Hypothesis) -> float:
+    """Return p of an output in the table."""
+    ids = written(output)
+    return prod(next_p(ids[:t])[token] for t, token in enumerate(ids))
+
+
+def _path(made: SceneMaker, kind: str, ids: Sequence[int]) -> None:
     """Draw p of every token at each step of an output, with arrows between its own tokens."""
     band, pitch = 42 + 266.0 * (len(made.edges) > 0), (WIDE - 250) / len(ids)
-    high = 250 / len(model.tokens)
+    high = 250 / len(TOKENS)
     for t, token in enumerate(ids):
-        row, step = model.next(ids[:t]), (250 + pitch * t, 0, pitch - 50, 40)
-        made.node(f"{kind} step {t}", f"step {t + 1}", step, form="label")
+        row, step = next_p(ids[:t]), (250 + pitch * t, 0, pitch - 50, 40)
+        made.label(f"{kind} step {t}", f"step {t + 1}", step)
         for k, p in enumerate(row):
             box = 250 + pitch * t, band + high * k + 4, pitch - 50, high - 10
-            label, form = f"{model.tokens[k]} {p:.2f}", "box" if k == token else "word"
+            label, form = f"{TOKENS[k]} {p:.2f}", "box" if k == token else "word"
             made.node(f"{kind} {t} {k}", label, box, form=form, hue=1 + (p == max(row)), level=0.5)
     for t, (token, after) in enumerate(pairwise(ids)):
         made.link(f"{kind} {t} {token}", f"{kind} {t + 1} {after}", hue=2, tag="")
@@ -165,7 +163,7 @@ def chain() -> SceneDrawing:
             made.node(f"step {t} {k}", "", box, texts=[name, f"{chance:.3f}"], **fill)
     product, surprise = total_of([log(p) for p in SENTENCE.values()]).split("; ")
     texts = [f"product of the orange p {product}", surprise]
-    made.node("total", "", (pitch + 20, 464, WIDE - pitch - 26, 90), form="label", texts=texts)
+    made.label("total", "", (pitch + 20, 464, WIDE - pitch - 26, 90), texts=texts)
     caption = "Every step is a classification: one class per word of the vocabulary."
     return made.drawing(f"p of the sentence: {prod(SENTENCE.values()):.2g}", caption=caption)
 
@@ -206,7 +204,7 @@ def linked(
 ) -> SceneDrawing:
     """Draw t(f|e) and the pairs: each f is linked to its best word e."""
     made, t, names = SceneMaker(), np.nan_to_num(table.values.array.T[:, 1:]), table.rows[1:]
-    made.node("t", "t(f|e)", (0, 66, 140, 44), form="label")
+    made.label("t", "t(f|e)", (0, 66, 140, 44))
     for k, e in enumerate(names):
         made.node(f"of e {k}", "", (156 + 172.0 * k, 62, 156, 52), texts=[e], hue=0, level=0.25)
     for j, row in enumerate(t):
@@ -216,7 +214,7 @@ def linked(
             fill = {"hue": 2, "level": 0.5} if value == row.max() else {}
             p = f"{value:.2f}" if value else "0"
             made.node(f"t {j} {k}", p, (156 + 172.0 * k, y, 156, 116), **fill)
-    made.node("one", "one link per f", (828, 2, 350, 44), form="label")
+    made.label("one", "one link per f", (828, 2, 350, 44))
     for number, (source, target) in enumerate(pairs):
         for side, words, y in (("f", target, 62.0), ("e", source, 202.0)):
             for k, word in enumerate(words):
@@ -255,7 +253,7 @@ def targets(
         made.column("x", "", (4, 60, 96, 490), ["x_1", "x_2", "x_3", "x_4"])
         for t, so_far in enumerate(("x_1", "x_1 … x_2", "x_1 … x_3", "x_1 … x_4")):
             made.link(f"value {t}", f"next value {t}")
-            made.node(f"so far {t}", so_far, (884, 78 + 122.5 * t, 170, 40), form="label")
+            made.label(f"so far {t}", so_far, (884, 78 + 122.5 * t, 170, 40))
         for y in 60 + 122.5 * np.arange(1, 4):  # the value of a row is the next of the one above
             points = (785, y + 25), (785, y), (1140, y), (1140, y - 25)
             made.edge(f"same {y:g}", *points, hue=5)
@@ -275,7 +273,7 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
         made.node(f"frame {number}", "", (0, top - 10, WIDE, tall), form="group")
         for name, y, row, hue in (("block", low, own[:-1], 0), ("predicted", top, own[1:], 5)):
             label = f"block {number + 1}" if name == "block" else name
-            made.node(f"{name} {number}", label, (6, y, 138, CELL), form="label")
+            made.label(f"{name} {number}", label, (6, y, 138, CELL))
             made.cells(f"{name} {number}", middles, y, pitch - 8, row, 0.35 + 0 * middles, hue=hue)
         for s, x in enumerate(middles[: at + 1]):
             bends = (x, low), (x, half), (middles[at], half), (middles[at], top + CELL)
@@ -284,8 +282,8 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
             x, y, says = middles[at], top - 10 - gap / 2, f"block {number} is not read"
             last = 148 + pitch * (size - 0.5), y - gap / 2 - 10  # word of the block before
             made.edge(f"not {number}", last, (last[0], y), (x + 20, y), hue=4)
-            made.node(f"not {number} ✕", "✕", (x - 18, y - 20, 36, 36), form="label")
-            made.node(says, says, (x - 330, y - 22, 300, 44), form="label")
+            made.label(f"not {number} ✕", "✕", (x - 18, y - 20, 36, 36))
+            made.label(says, says, (x - 330, y - 22, 300, 44))
         text = f"u_{{{k + at + 2}}} is predicted from u_{{{k + 1}}} … u_{{{k + at + 1}}}"
         text += f", not from block {number}" * (number > 0)
     return f"{text}."
@@ -305,7 +303,7 @@ def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
     made.cells("predicted", middles, 84, 122, [*target, "</s>"], 0.5 + 0 * middles, hue=5)
     made.cells("loss", middles, 26, 120, ["−log p"] * len(middles), 0 * middles, form="label")
     made.edge("states", (524, 312), (580, 312), hue=0)
-    made.node("no loss", "x: no prediction, no loss", (4, 84, 520, CELL), form="label")
+    made.label("no loss", "x: no prediction, no loss", (4, 84, 520, CELL))
 
 
 @demo
@@ -365,10 +363,10 @@ def bag(texts: Texts = ()) -> SheetGrid | SceneDrawing:
         "+ positions": TransformerEncoder.Config.parse(shape),
     }
     orders = [[counts.terms.index(word) for word in words] for words in documents]
-    moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
+    moved = [distances(config, orders) for config in configs.values()]
     made, pitch = SceneMaker(), (HIGH - 60) / len(documents)
     for k, name in enumerate(configs):
-        made.node(name, name, (664.0 + 192 * k, 0, 184, 44), form="label")
+        made.label(name, name, (664.0 + 192 * k, 0, 184, 44))
     for row, order in enumerate(orders):
         y, wide = 60 + pitch * row, 640 / len(order)
         for k, word in enumerate(order):
@@ -384,10 +382,10 @@ def bag(texts: Texts = ()) -> SheetGrid | SceneDrawing:
 
 
 @torch.no_grad()
-def distances(config: Encoder.Config, orders: list[list[int]], size: int) -> Floats:
+def distances(config: Encoder.Config, orders: list[list[int]]) -> Floats:
     """Return how far the vector of each text, one for all its words, is from the first, (N,)."""
-    torch.manual_seed(1)
-    made = config.build(Tokens(size)).eval()(torch.tensor(orders)).summary()
+    words = 1 + max(map(max, orders))
+    made = encoder(config, words)(torch.tensor(orders)).summary()
     return (made - made[:1]).norm(dim=1).double().numpy()
 
 

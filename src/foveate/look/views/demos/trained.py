@@ -46,7 +46,7 @@ def landscape() -> SceneDrawing:
     result, made, at = stored("landscape", Planes), SceneMaker(), np.arange(0.0, 640, 5)
     for left, name, title in (0.0, "plain", "f(x) alone"), (610.0, "residual", "x + f(x)"):
         values, above = np.log10(np.array(result[name], float)).clip(-1, 3), np.inf + 0 * at
-        made.node(f"{name} title", title, (left + 60, 0, 250, 44), form="label", level=1)
+        made.label(f"{name} title", title, (left + 60, 0, 250, 44), level=1)
         places, (x, y) = np.linspace(-1, 1, len(values)), map(float, projected(0, 0, -1))
         for row in range(len(values) - 1, -1, -1):  # from the front; what is behind is hidden
             line = np.interp(at, *projected(places, places[row], values[row]), np.nan, np.nan)
@@ -57,15 +57,14 @@ def landscape() -> SceneDrawing:
                 made.edge(f"{name} {row} {start}", *points, weight=0.03, hue=int(left == 0))
         for text, *place in AROUND:
             across, down = map(float, projected(*place))
-            box = (left + across - 50, down - 20, 100, 40)
-            made.node(f"{name} {text} {place}", text, box, form="label")
+            made.label(f"{name} {text} {place}", text, (left + across - 50, down - 20, 100, 40))
         back, front = ((1, k, values[(k - 1) // 2, -1]) for k in (-1, 1))  # right corners
         low = (-1, 1, 3), (-1, 1, 3), (-1, 1, 3), (-1, 1, -1), (1, 1, -1), front, (1, 1, -1)
         walls = [projected(*place) for place in (*low, (1, -1, -1), back)]
         made.edge(f"{name} walls", *[(left + float(x), float(y)) for x, y in walls], weight=0.02)
-        made.node(f"{name} θ", "θ", (left + x - 20, 0, 40, 44), form="label")
+        made.label(f"{name} θ", "θ", (left + x - 20, 0, 40, 44))
         made.edge(f"{name} θ", (left + x, 44), (left + x, y), weight=0.01, tag="")
-        made.node(f"{name} θ at", "●", (left + x - 20, y - 20, 40, 40), form="label")
+        made.label(f"{name} θ at", "●", (left + x - 20, y - 20, 40, 40))
     made.stop("surfaces", "f(x): dents and steep walls. x + f(x): a smooth valley.", ["stream"])
     text = "θ + α δ + β η: δ and η are random, each row scaled to the norm of that of θ."
     return made.drawing("The loss around a trained network with 20 layers", caption=text)
@@ -113,7 +112,7 @@ def coreference() -> SceneDrawing:
         words, noun, low = text.split(), result["nouns"][text], HIGH / 2 * number - 50
         middles, title = made.row(text, [], words, low + 40), f"too {words[-1]}: predicts “{noun}”"
         over = float(middles[0]) - 10 - 8 * len(words[0]), low - 204, 480, 40
-        made.node(f"{text} title", title, over, form="label", level=1)
+        made.label(f"{text} title", title, over, level=1)
         place, wide = words.index(noun), 40 + 16.0 * len(noun)
         box = middles[place] - wide / 2, low - 7, wide, 46.0
         made.node(f"{text} frame {place}", "", box, form="frame", hue=5)
@@ -124,7 +123,7 @@ def coreference() -> SceneDrawing:
             bends = (x, low - 10), (x, high), (u, high), (u, low - 10)
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
             box = (0.4 * x + 0.6 * u - 150, low - 128 - 37 * head, 300, 40)
-            made.node(name, f"head {head}: α = {weight:.3f}", box, form="label")
+            made.label(name, f"head {head}: α = {weight:.3f}", box)
     made.stop("it", "A toy model: head 0 stays; head 1 and the prediction (framed) move.", [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
@@ -193,7 +192,7 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
     middles = left + pitch * (np.arange(count) + 0.5)
     truth = next(name for name in names if name.startswith(("true", "1. reads", "training")))
     for name, top in zip(names, tops, strict=True):
-        made.node(name, name, (0, top, left - 16, CELL), form="label")
+        made.label(name, name, (0, top, left - 16, CELL))
         right = rows[truth if "t−1" in name else names[-1]]
         for k, (word, true) in enumerate(zip(rows[name], right, strict=True)):
             mixed, box = k and not shown[k], (middles[k] - pitch / 2 + 4, top, pitch - 8, CELL)
@@ -247,13 +246,13 @@ def signs(
         p = run.model.logits(run.model.decode(ids)[:, -1]).softmax(-1)[0]
         y, best = pitch * (row + 0.5), max(ends, key=lambda sign: p[ends[sign]].item())
         made.node(f"{row} text", "", (4, y - 36, 436, 72), texts=[text])
-        made.node(f"{row} label", f"→ {kinds[best]}", (940, y - 30, 300, 60), form="label")
+        made.label(f"{row} label", f"→ {kinds[best]}", (940, y - 30, 300, 60))
         for place, (sign, token) in enumerate(ends.items()):
             chance, box = p[token].item(), (570 + 190.0 * place, y - 48, 160, 96)
             texts_of = [f"“{sign}”", f"p = {chance:.2f}"]
             made.node(f"{row} {sign}", "", box, texts=texts_of, level=chance, hue=place)
         made.edge(f"{row} next", (440, y), (566, y))
-        made.node(f"{row} step", "next", (440, y - 44, 126, 40), form="label")
+        made.label(f"{row} step", "next", (440, y - 44, 126, 40))
     text = "The next token that the model expects is the label."
     return made.drawing("A label is a possible next token", caption=text)
 
@@ -261,7 +260,7 @@ def signs(
 @demo
 def learn() -> FilmDrawing:
     """Draw how attention forms while a small Transformer learns to write words backwards."""
-    return FilmDrawing.model_validate(json.loads(STORED.read_text(encoding="utf-8"))["learn"])
+    return FilmDrawing.model_validate(stored("learn", dict))
 
 
 @demo

@@ -289,10 +289,6 @@ class Assistance:
             if all(holds(variant, tuple(self.banned)) for variant in variants):
                 raise ConfigError(f"{variants[0]!r} is required and banned; remove one of them")
 
-    def __bool__(self) -> bool:
-        files = self.glossary is not None or self.memory is not None
-        return files or bool(self.forced or self.banned)
-
     def refuse(self, search: str | None, name: str) -> None:
         """Raise ``ConfigError`` if the run's kind of search cannot force terms."""
         if (self.glossary is not None or self.forced) and search != "beam":

@@ -20,7 +20,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from document_tools import answered, diagonal, members, opened, packed, shouted
+from document_tools import answered, diagonal, members, opened, packed, saved, shouted
 from foveate.documents import base
 from foveate.documents import html as html_module
 from foveate.documents.base import archive_of
@@ -41,12 +41,6 @@ from foveate.run import Run
 from small_runs import invoked
 from test_odt import odt
 from test_pptx import slides
-
-
-def docx_bytes(file: docx.document.Document) -> bytes:
-    data = io.BytesIO()
-    file.save(data)
-    return data.getvalue()
 
 
 @settings(max_examples=50, deadline=None)
@@ -150,7 +144,7 @@ def test_word_documents() -> None:
     paragraph.add_run("jumps").italic = True
     paragraph.add_run(". see https://x.org {{n}}.")
     file.sections[0].header.paragraphs[0].text = "at the top"
-    result = docx.Document(io.BytesIO(shouted("docx", docx_bytes(file))))
+    result = docx.Document(io.BytesIO(shouted("docx", saved(file))))
     heading, body = result.paragraphs
     assert (heading.text, heading.style.name) == ("MY DOG", "Heading 1")
     assert "https://x.org {{n}}" in body.text and "\t" in body.text
@@ -446,7 +440,7 @@ def test_elements_without_repeats_read_the_same(monkeypatch) -> None:
 def document() -> bytes:
     file = docx.Document()
     file.add_paragraph("a dog")
-    return docx_bytes(file)
+    return saved(file)
 
 
 def lying(document: bytes) -> bytes:
@@ -585,7 +579,7 @@ REFUSED: list[tuple[str, str | bytes, str]] = [
     *((kind, odt(), "not a text: it is an archive or an office document") for kind in ENCODED),
     *(("docx", data, "a.docx is not a DOCX file") for data in (odt(), b"", b"PK", b"PK\3\4 cut")),
     ("docx", slides(), "a.docx is not a DOCX file of the usual kind: save"),
-    ("pptx", docx_bytes(docx.Document()), "a.pptx is not a PPTX file of the usual kind: save"),
+    ("pptx", saved(docx.Document()), "a.pptx is not a PPTX file of the usual kind: save"),
     ("pptx", b"PK\3\4 cut", "a.pptx is not a PPTX file"),
     ("epub", packed({"mimetype": "application/zip"}), "a.epub is not an EPUB file"),
 ]
@@ -621,14 +615,6 @@ def test_a_time_in_a_dialogue_is_text(said: str, before: str) -> None:
 
 UNIT = '<header srclang="en"/><body><tu><tuv xml:lang="{}"><seg>{}</seg></tuv></tu></body>'
 UNIT = f"<tmx>{UNIT}</tmx>"
-
-
-def test_memories_with_plain_segments_and_comments() -> None:
-    """An element without children is false in Python: such segments were once left out."""
-    result = shouted("tmx", UNIT.format("en", "a <!-- c -->dog"), to="fr").decode()
-    assert "<!-- c -->" in result
-    [_, variant] = XML.fromstring(result).iter("tuv")
-    assert "".join(variant.itertext()).split() == ["A", "DOG"]
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,8 @@ def check(html: str) -> None:
         raise DocumentError(
             f"line {line} of the HTML: an element of more than {ATTRIBUTES} attributes"
         )
-    for pattern, most, what in (
-        (_OPTION, OPTIONS, "options"),
-        (_ROOT, ROOTS, "html and body tags"),
-    ):
+    counted_tags = (_OPTION, OPTIONS, "options"), (_ROOT, ROOTS, "html and body tags")
+    for pattern, most, what in counted_tags:
         if sum(1 for _ in pattern.finditer(html)) > most:
             raise DocumentError(f"the HTML has more than {most:,} {what}; translate it in parts")
     tree, foreign = _Open(), False

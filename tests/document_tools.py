@@ -3,6 +3,7 @@
 import io
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from foveate.data.words import split_words
 from foveate.documents.base import Document, DocumentOptions
@@ -44,6 +45,13 @@ def answered(
 def shouted(kind: str, data: bytes | str, **options: object) -> bytes:
     """A document in capitals."""
     return answered(opened(kind, data, **options))
+
+
+def saved(file: Any) -> bytes:
+    """A document of python-docx or python-pptx."""
+    data = io.BytesIO()
+    file.save(data)
+    return data.getvalue()
 
 
 def members(data: bytes) -> dict[str, bytes]:

@@ -65,6 +65,18 @@ def post(app: FastAPI, path: str = "/translate", **body: Any) -> httpx.Response:
     return answer
 
 
+def asked(app: FastAPI, q: Any = "the dog runs", **more: Any) -> httpx.Response:
+    """The answer to a text from English to French, or to several."""
+    return post(app, json={"q": q, "source": "en", "target": "fr"} | more)
+
+
+def ask(app: FastAPI, q: Any = "the dog runs", **more: Any) -> dict[str, Any]:
+    """The fields of such an answer, which is no refusal."""
+    answer = asked(app, q, **more)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
 def get(app: FastAPI, *paths: str) -> list[httpx.Response]:
     return sent(app, *({"method": "GET", "url": path} for path in paths))
 

@@ -23,9 +23,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # A reason for each import that would otherwise be against the direction.
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("cli", "__init__"): "says the version",
-    ("serve", "__init__"): "says the version",
     ("studio", "__init__"): "says the version",
-    ("serve", "studio"): "the studio is at / of `foveate serve`, made at its first request",
     ("exchange", "__init__"): "says the version",
     ("look", "look.draw"): "names it",
 }

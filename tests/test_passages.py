@@ -253,7 +253,8 @@ def test_html_as_deep_as_it_likes() -> None:
     for name in ("b", "div"):
         html = f"<{name}>" * 2000 + "A dog." + f"</{name}>" * 2000
         passage = html_passage(html)
-        assert joined(passage, passage.sentences, diagonal).count(f"</{name}>") == 2000
+        output = joined(passage, passage.sentences, diagonal)
+        assert output.count(f"</{name}>") == 2000 and (name == "b" or output == html)
 
 
 @pytest.mark.parametrize(

@@ -3,27 +3,16 @@
 import json
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import FastAPI
 
 from foveate.run import Run
 from foveate.serve.translation_schemas import Limits
-from serve_tools import get, post, served, upload
+from serve_tools import ask, asked, get, served, upload
 from tolerances import MODEL, near
 
 TEXT = "the dog runs"
 LIMITS = Limits(entries=20, phrases=5)
-
-
-def asked(app: FastAPI, q: Any = TEXT, **more: Any) -> httpx.Response:
-    return post(app, json={"q": q, "source": "en", "target": "fr"} | more)
-
-
-def ask(app: FastAPI, q: Any = TEXT, **more: Any) -> dict[str, Any]:
-    answer = asked(app, q, **more)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 def other_words(run: Run) -> tuple[str, str]:

@@ -170,15 +170,6 @@ def test_glossaries_survive_in_a_folder(tmp_path: Path) -> None:
         GlossaryStore(2, tmp_path)
 
 
-def test_a_page_may_use_the_server_where_its_origin_is_named(run: Run) -> None:
-    origin = "chrome-extension://abcdefgh"
-    for origins, status, allowed in (([], 403, None), ([origin], 200, origin)):
-        app = served(run.path, origins=origins)
-        answer = send(app, "POST", "translate", json=DEEPL, headers={"origin": origin})
-        assert answer.status_code == status
-        assert answer.headers.get("access-control-allow-origin") == allowed
-
-
 def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
     file = pack(run, tmp_path / "m.safetensors")
     with program(file, "--as", "en:fr", environment=no_torch(tmp_path)) as server:

@@ -190,6 +190,8 @@ def test_the_host_is_checked_and_figures_do_not_grow_with_what_clients_invent(ru
     result = sent(app, *({"json": BODY, "headers": {"host": h}} for h in ("evil", "", "[::1]:80")))
     assert [item.status_code for item in result] == [403, 403, 200]
     assert json.loads(result[0].text)["error"].startswith("this server")
+    [foreign] = sent(app, {"json": BODY, "headers": {"origin": "http://evil.example"}})
+    assert foreign.status_code == 403 and foreign.json()["error"].startswith("pages of other sites")
     before = app.state.service.metrics.text().decode().count("foveate_requests_total{")
     sent(app, *({"method": f"X{n}", "url": f"/{n}", "json": None} for n in range(20)))
     text = app.state.service.metrics.text().decode()

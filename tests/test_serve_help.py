@@ -1,7 +1,6 @@
 """Glossary, memory, banned phrases and own rules help on every route, and are told at the start."""
 
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -12,7 +11,7 @@ from foveate.documents.memory import Assistance, AssistedRun, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.run import Run
 from foveate.serve.runs import RunPool, equip
-from serve_tools import get, post, program, served, upload
+from serve_tools import ask, get, program, served, upload
 
 TMX = """<tmx version="1.4"><header srclang="en"/><body><tu>
 <tuv xml:lang="en"><seg>a cat sleeps</seg></tuv><tuv xml:lang="fr"><seg>il dort</seg></tuv></tu>
@@ -36,10 +35,6 @@ def app(longer_run: Run, files: Path) -> FastAPI:
 
 
 TEXT = "the dog runs ORD-x1\na cat sleeps\n"
-
-
-def ask(app: FastAPI, **fields: Any) -> dict[str, Any]:
-    return post(app, json={"source": "en", "target": "fr"} | fields).json()
 
 
 def test_all_routes_have_the_same_help(app: FastAPI, longer_run: Run, files: Path) -> None:

@@ -15,8 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from foveate.run import Run
-from foveate.serve.deepl import DeeplBody
-from foveate.serve.deepl_glossaries import GlossaryBody
+from foveate.serve.deepl import DeeplBody, GlossaryBody
 from foveate.serve.translation_schemas import DetectBody, FileBody, Limits, TranslateBody
 from serve_tools import Program, program
 

@@ -9,28 +9,37 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
+from typer.testing import CliRunner
 
-from foveate.cli.serve import ServerEngine
+from foveate.cli import app as cli
+from foveate.cli.serve import (
+    BatchLimits,
+    RequestLimits,
+    ServerAddress,
+    Serving,
+    server_application,
+)
 from foveate.config import PACKAGED, ConfigError
 from foveate.run import Run
-from foveate.serve import connections, launch
+from foveate.serve import connections
 from foveate.serve.runs import RunPool
 from foveate.serve.translation_schemas import Limits
 from serve_tools import ROOT, Program, begun, port_of, program, running, served, until
-from small_runs import invoked
 
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
+FRIEND = "chrome-extension://abcdefgh"  # an origin that is named, as one of a browser's extension
 
 
 @pytest.fixture(scope="module")
 def server(run: Run) -> Iterator[Program]:
-    with program(run.path, "--as", "en:fr", "--cors", "http://friend.example") as result:
+    with program(run.path, "--as", "en:fr", "--cors", FRIEND) as result:
         yield result
 
 
@@ -58,10 +67,12 @@ def test_pages_of_other_sites_may_not_use_it_but_friends_may(server: Program) ->
     foreign = {"origin": "http://evil.example"}
     refused = httpx.post(f"{server.url}/translate", data=BODY, headers=foreign, timeout=60)
     assert refused.status_code == 403 and "access-control-allow-origin" not in refused.headers
-    friend = {"origin": "http://friend.example"}
-    result = httpx.post(f"{server.url}/translate", json=BODY, headers=friend, timeout=60)
-    assert result.status_code == 200
-    assert result.headers["access-control-allow-origin"] == "http://friend.example"
+    deepl = {"text": [BODY["q"]], "target_lang": "FR"}
+    for path, body in (("translate", BODY), ("v2/translate", deepl)):
+        friend = {"origin": FRIEND}
+        result = httpx.post(f"{server.url}/{path}", json=body, headers=friend, timeout=60)
+        assert result.status_code == 200
+        assert result.headers["access-control-allow-origin"] == FRIEND
     assert httpx.get(server.url, headers={"host": "evil.example"}, timeout=60).status_code == 403
 
 
@@ -180,25 +191,24 @@ def test_a_disconnected_client_costs_nothing_more(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("options", "words"),
     [
-        ({"host": "::"}, "--keys FILE"),
-        ({"keys": Path("nowhere")}, "contains no key"),
-        ({"languages": ["x=en:fr", "transformer=en:fr"]}, "no run is called x; use "),
-        ({"limits": {"characters": 0}}, "characters"),
+        (("--as", "en:fr", "--host", "::"), "--keys FILE"),
+        (("--as", "en:fr", "--keys", "nowhere"), "contains no key"),
+        (("--as", "x=en:fr", "--as", "transformer=en:fr"), "no run is called x; use "),
     ],
 )
-def test_what_is_unsafe_or_makes_no_sense_is_refused(run, message, words) -> None:
-    options = {"languages": ["en:fr"]} | message
+def test_what_is_unsafe_or_makes_no_sense_is_refused(run, options, words) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
-        launch.serve([run.path], launch.ServerOptions(**options, load=ServerEngine().load))
+        CliRunner().invoke(cli, ["serve", str(run.path), *options], catch_exceptions=False)
 
 
-def test_the_batch_delay_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    started: list[launch.ServerOptions] = []
-    monkeypatch.setattr(launch, "serve", lambda runs, options: started.append(options))
-    invoked("serve", run.path, "--max-batch-delay-ms", "3")
-    assert started[0].batching["max_delay"] == 0.003
+def test_limits_are_checked_and_the_batch_delay_is_in_milliseconds(run: Run) -> None:
+    serving = Serving([run.path], ServerAddress(languages=["en:fr"]), batching=BatchLimits(3))
+    app, _ = server_application(serving)
+    assert app.state.service.pool.batching.max_delay == 0.003
+    with pytest.raises(ConfigError, match="characters"):
+        server_application(replace(serving, limits=RequestLimits(characters=0)))
 
 
 def test_a_computation_without_end_ends_with_the_process(run: Run, monkeypatch) -> None:

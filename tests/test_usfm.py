@@ -3,15 +3,12 @@
 import re
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from document_tools import answered, opened
-from foveate.documents.formats import format_of
-from foveate.documents.spans import DocumentError
 
 BOOK = r"""\id RUT the book
 \h Ruth
@@ -84,17 +81,6 @@ def test_no_marker_is_lost_whatever_the_answer(words: list[str], answer: str) ->
     lines = re.compile(r"\\(?:q\d|p|li1|v \d|c \d)(?!\S)")
     assert lines.findall(done) == lines.findall(text), "in this order"
     assert translated(text, "") == text
-
-
-def test_what_is_no_usfm_is_said_in_one_sentence() -> None:
-    for data, message in (
-        (b"a text", r"a.usfm:1 is not USFM: it should begin with \\id"),
-        ((BOOK + "\ue000").encode(), r"a.usfm holds the private character U\+E000"),
-        (b"\\id RUT\n\\c 1\n\xff", r"a.usfm:3 is not UTF-8"),
-    ):
-        with pytest.raises(DocumentError, match=message):
-            opened("usfm", data)
-    assert format_of(Path("08RUT.SFM")) == "usfm"
 
 
 @pytest.mark.parametrize(

@@ -44,12 +44,10 @@ class Shout:
     """A translator whose model is ``str.upper``: of at most 5 words, spoken at once."""
 
     def __init__(self) -> None:
-        self.requested, self.engine = list[int](), SimpleNamespace(processes=0)
+        self.requested = list[int]()
 
     def translate(self, lines: Sequence[str], num_hypotheses: int = 1, **search: Any) -> list[Any]:
         self.requested.append(len(lines))
-        if "prefix" in search:
-            lines = [f"{p} {line}" for p, line in zip(search["prefix"], lines, strict=True)]
         return [self.answer(line, num_hypotheses) for line in lines]
 
     def answer(self, line: str, count: int) -> Any:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 VERBS = {  # the module of each, in the order of the help text
-    "train": "train", "evaluate": "answers", "compare": "compare", "score": "answers",
-    "new": "data", "answer": "answers", "translate": "translate", "draft": "draft",
+    "train": "train", "evaluate": "answers", "compare": "measure", "score": "answers",
+    "new": "data", "answer": "answers", "translate": "translate", "draft": "translate",
     "classify": "answers", "generate": "answers", "student": "student", "shortlist": "train",
     "studio": "serve", "pack": "export", "publish": "export", "export": "export",
     "import": "export", "show": "doctor", "average": "train", "kinds": "doctor",
-    "check": "check", "doctor": "doctor", "quickstart": "train", "look": "looking",
-    "demo": "looking", "data": "data", "bench": "bench", "align": "align", "serve": "serve",
-    "models": "models",
+    "check": "measure", "doctor": "doctor", "quickstart": "train", "look": "looking",
+    "demo": "looking", "data": "data", "bench": "measure", "align": "align", "serve": "serve",
+    "models": "doctor",
 }  # fmt: skip
 
 

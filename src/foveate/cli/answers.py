@@ -41,13 +41,11 @@ class EngineChoice:
     threads: options.Threads = None
     verbose: Verbose = False
 
-    def packed(
-        self, run: Path, torch_only: Mapping[str, object] | None = None
-    ) -> tuple[RunSpec, PackedModel | None]:
-        """Return how the run is loaded, and the packed file that answers: see `RunSpec.packed`."""
+    def load(self, run: Path, torch_only: Mapping[str, object] | None = None) -> Run | PackedModel:
+        """Load the packed file that answers, else the run: see `RunSpec.packed`."""
         weights = self.checkpoint, tuple(map(str, self.ensemble or ()))
         spec = RunSpec(str(run), *weights, engine=self.engine)
-        return spec, spec.packed(torch_only or {}, self.threads, self.verbose)
+        return spec.packed(torch_only or {}, self.threads, self.verbose) or spec.load()
 
 
 def answer(
@@ -118,12 +116,8 @@ def classify(
     if scores and as_json:
         raise ConfigError("--scores and --json are two output formats: choose one")
     tally, names = Tally(), images or repeat(None)
-    spec, model = choice.packed(run, {"pictures": images})
-    if model is None:
-        labeller = _labeller(spec, images or [])
-        each = answered(labeller.classify, labeller.task.reads, images or [], batch_tokens, tally)
-    else:
-        each = answered(model.classify, "text", [], batch_tokens, tally)
+    model = choice.load(run, {"pictures": images})
+    each = answered(model.classify, _labelled(model, images), images or [], batch_tokens, tally)
     for number, (name, label) in enumerate(zip(names, each, strict=False), 1):
         typer.echo(label_text(label, name, scores, as_json))
         if not label.probabilities:
@@ -131,20 +125,23 @@ def classify(
     say(tally.report())
 
 
-def _labeller(spec: RunSpec, images: Sequence[str]) -> Run:
-    """Load the run. Raises ``ConfigError`` if it reads something else."""
+def _labelled(model: Run | PackedModel, images: Sequence[str] | None) -> str:
+    """Return what a model labels. Raises ``ConfigError`` if there is something else to label."""
+    from foveate.engine.packed import PackedModel
+
+    if isinstance(model, PackedModel):
+        return "text"
     from foveate.tasks.image_classification import PictureTask
 
-    loaded = spec.load()
     if images:
-        lines = f"lines of text go on stdin: foveate classify {loaded.path} < {images[0]}"
-        loaded.need(PictureTask, f"classify pictures; {lines}")
-    elif loaded.task.reads == "picture":
+        lines = f"lines of text go on stdin: foveate classify {model.path} < {images[0]}"
+        model.need(PictureTask, f"classify pictures; {lines}")
+    elif model.task.reads == "picture":
         raise ConfigError(
-            f"{loaded.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
+            f"{model.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
             "pictures"
         )
-    return loaded
+    return model.task.reads
 
 
 def label_text(answer: LabelAnswer, picture: str | None, all_labels: bool, as_json: bool) -> str:
@@ -192,9 +189,8 @@ def generate(
     tally = Tally()
     texts = prompts(prompt, stdin, tally)
     single = len(texts) == 1 and num == 1 and beam_size is None
-    spec, model = choice.packed(run)
     continue_text = partial(
-        spec.load().generate if model is None else model.generate,
+        choice.load(run).generate,
         max_length=max_length, num=num, whole_lines=whole_lines, beam_size=beam_size, **chosen,
     )  # fmt: skip
     write_texts(continue_text, texts, sys.stdout, as_json, stream=single)
@@ -250,8 +246,7 @@ def score(
     choice: EngineChoice = EngineChoice(),
 ) -> None:
     """Print log-probabilities of given pairs (TSV, stdin)."""
-    spec, model = choice.packed(run)
-    loaded = model or spec.load()
+    loaded = choice.load(run)
     layout = loaded.sides("score").format
     check = None if layout is None else layout.build().source
     hint("Type SOURCE TAB TARGET; Ctrl-D ends.")

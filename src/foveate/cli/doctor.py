@@ -1,4 +1,4 @@
-"""The verbs that describe: doctor (this machine), show (a run) and kinds."""
+"""The verbs that describe: doctor (this machine), show (a run), kinds and models (installed)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foveate import __version__
-from foveate.cli.options import Json, RunPath, load, say, to_json
+from foveate.cli.options import Json, RunPath, installed, load, remedy, say, to_json
 from foveate.errors import ConfigError, install
 from foveate.system import free_memory, processor_name, processors, system_text
 
 if TYPE_CHECKING:
+    from foveate.config import Tree
     from foveate.run import Run
     from foveate.train.journal import Line
 
@@ -103,6 +104,44 @@ def kinds(
         typer.echo(to_json(config_schema(RunConfig)))
         return
     typer.echo(kinds_table(described(name, RunConfig)))
+
+
+def models(as_json: Json = False) -> None:
+    """List the installed models: languages, size, scores, data."""
+    tree = {name: installed_tree(file) for name, file in installed().items()}
+    if as_json:
+        typer.echo(to_json(tree))
+        return
+    for name, model in tree.items():
+        scores = ", ".join(
+            f"{data} BLEU {each['bleu']:.1f} chrF {each['chrf']:.1f}"
+            for data, each in model["scores"].items()
+        )
+        size, languages = model["bytes"] / 1e6, " → ".join(model["languages"])
+        typer.echo(f"{name:<10} {languages}, {size:.1f} MB: {model['file']}")
+        typer.echo(f"{'':<10} {scores or 'no scores'}")
+        typer.echo(f"{'':<10} trained on {model['data'] or 'unnamed data'}")
+    if not tree:
+        typer.echo(f"no models are installed; {remedy()}")
+    else:
+        typer.echo(f'to use one: echo "…" | foveate translate {next(iter(tree))}')
+
+
+def installed_tree(file: Path) -> Tree:
+    """Describe a packed file. Raises `foveate.engine.packed.PackedError`."""
+    from foveate.documents.languages import directions
+    from foveate.engine.packed import header_of
+
+    header = header_of(file)
+    direction = directions(header.corpora, file)[0]
+    return {
+        "languages": [direction.source, direction.target],
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "scores": header.scores.get("tests", {}),
+        "data": header.licence,
+        "made_of": header.made_of,
+    }
 
 
 def doctor(as_json: Json = False) -> None:

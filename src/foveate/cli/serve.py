@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 import foveate.cli.options as options
+from foveate import __version__
 from foveate.cli.engines import RunSpec
 from foveate.cli.options import DefaultGroup, VerbGroup, as_run, chosen, flat, named
+from foveate.errors import ConfigError, install
 from foveate.system import processors
 
 if TYPE_CHECKING:
     from foveate.engine.answers import Translator
+    from foveate.serve.common import Application
+    from foveate.serve.keys import KeyFile
+    from foveate.serve.translation_api import LazyStudio
 
+LOCAL = ("127.0.0.1", "localhost", "::1")
+MIB = 2**20
 
 serve = typer.Typer(
     cls=DefaultGroup, help="Serve translations over HTTP: foveate serve RUN.", no_args_is_help=True
@@ -71,7 +81,7 @@ def batch_threads(threads: int | None) -> int:
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """The options of where a server is reached, and by whom: fields of `ServerOptions`."""
+    """The options of where a server is reached, and by whom."""
 
     host: Annotated[str, typer.Option(help="other hosts need --keys or --no-auth")] = "127.0.0.1"
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 5000
@@ -81,6 +91,25 @@ class ServerAddress:
     allow_host: Annotated[list[str] | None, typer.Option(help="host name of this server")] = None
     cors: Annotated[list[str] | None, typer.Option(help="site whose pages may use it")] = None
     behind_proxy: Annotated[str | None, typer.Option(help="proxy whose headers to trust")] = None
+
+    def key_file(self) -> KeyFile | None:
+        """Return the keys that clients need, or None."""
+        from foveate.serve.keys import KeyFile
+
+        return None if self.keys is None or not self.auth else KeyFile(self.keys)
+
+    def directions(self, runs: Sequence[Path]) -> dict[str, str]:
+        """Return directions by run name. Raises ``ConfigError`` if the run is ambiguous."""
+        named: dict[str, str] = {}
+        for language in self.languages or ():
+            name, equals, direction = language.rpartition("=")
+            if not equals and len(runs) > 1:
+                raise ConfigError(
+                    f"--as {language}: there are several runs; write --as NAME={language}"
+                )
+            name = name if equals else runs[0].resolve().name
+            named[name] = ",".join(filter(None, (named.get(name), direction)))
+        return named
 
 
 @dataclass(frozen=True)
@@ -152,21 +181,100 @@ class Serving:
 @flat
 def serve_runs(serving: Serving) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
-    from foveate.config import shipped
-    from foveate.serve.launch import ServerOptions, serve
+    own = serving.address
+    if own.host not in LOCAL and own.keys is None and own.auth:
+        raise ConfigError(
+            f"{own.host} can be reached by others: give --keys FILE (made by foveate serve "
+            "keys add NAME --file FILE), or --no-auth if everyone may use it"
+        )
+    if (keys := own.key_file()) is not None and not keys.all():
+        raise ConfigError(
+            f"{own.keys} contains no key: foveate serve keys add NAME --file {own.keys}"
+        )
+    app, sentences = server_application(serving)
+    from foveate.serve.common import address, listen, log_to_stderr
+    from foveate.serve.connections import run_server
 
-    runs, engine = list(map(shipped, serving.runs)), serving.engine
-    batching = chosen(serving.batching) | {"workers": engine.threads(runs, serving.threads)}
+    log_to_stderr(serving.log_level)
+    listener = listen(own.host, own.port)
+    print(f"serve: {address(own.host, listener)}  (Ctrl-C stops it)", flush=True)
+    for sentence in sentences:
+        print(sentence, flush=True)
+    head_seconds = app.state.service.limits.reading
+    run_server(app, listener, serving.drain, head_seconds, own.behind_proxy)
+
+
+def server_application(serving: Serving) -> tuple[Application, list[str]]:
+    """Return the server as an ASGI application, with the studio at ``/``, and what it starts with.
+
+    Raises ``ConfigError`` for a wrong file, direction or limit.
+    """
+    with extra_packages("serving", "serve"):
+        import foveate.serve.connections  # noqa: F401  # it needs this extra
+        from foveate.serve.common import LOOPBACK
+        from foveate.serve.runs import RunPool, equip
+        from foveate.serve.translation import Service
+        from foveate.serve.translation_api import translation_application
+        from foveate.serve.translation_schemas import Limits
+        from foveate.serve.waiting import Batching
+    from foveate.config import shipped
+    from foveate.documents.spans import Rules
+
+    own, runs = serving.address, list(map(shipped, serving.runs))
+    limits = Limits.parse(chosen(serving.limits))
+    batching = chosen(serving.batching) | {"workers": serving.engine.threads(runs, serving.threads)}
     batching["max_delay"] = batching.pop("max_batch_delay_ms") / 1000
-    server = ServerOptions(
-        **chosen(serving.address), weights=serving.weights, load=engine.load,
-        preload=serving.preload or any(run.is_file() for run in runs),  # which may fail
-        studio=serving.studio, studio_token=serving.studio_token, protect=serving.protect or (),
-        glossaries=serving.glossaries, drain=serving.drain, log_level=serving.log_level,
-        translation=chosen(serving.terms), limits=chosen(serving.limits),
-        batching=batching,
-    )  # fmt: skip
-    serve(runs, server)
+    memory = None if serving.weights is None else serving.weights * MIB
+    bounds = Batching.parse(batching)
+    pool = RunPool(runs, own.directions(runs), memory, bounds, serving.engine.load)
+    protect = serving.protect or ()
+    sentences = equip(pool, **chosen(serving.terms))
+    sentences += [f"protected: {pattern}" for pattern in protect]
+    if serving.preload or any(run.is_file() for run in runs):  # which may fail
+        for served in pool.runs.values():
+            pool.load(served)
+            served.batcher.begin()
+    rules = Rules(tuple(protect))
+    service = Service(pool, limits, own.key_file(), rules, serving.glossaries)
+    hosts = None
+    if own.host in LOCAL or own.allow_host:
+        hosts = [*LOOPBACK, *(own.allow_host or ())]
+    home, cors = _studio(serving, hosts), own.cors or ()
+    app = translation_application(service, __version__, hosts, cors, home, serving.drain)
+    return app, sentences
+
+
+def _studio(serving: Serving, hosts: Sequence[str] | None) -> LazyStudio | None:
+    """Return the studio: open on this machine, for others only with a token.
+
+    Without PyTorch, or for packed files alone, it is None.
+    """
+    from foveate.config import shipped
+    from foveate.serve.translation_api import LazyStudio
+
+    own, token = serving.address, serving.studio_token
+    open_to_all = own.host in LOCAL and (own.keys is None or not own.auth)
+    runs = [run for run in map(shipped, serving.runs) if not run.is_file()]
+    if not serving.studio or not (open_to_all or token) or not runs or find_spec("torch") is None:
+        return None
+
+    def make() -> Application:
+        from foveate.studio.api import studio_application
+
+        return studio_application(runs, token, hosts)
+
+    return LazyStudio(make)
+
+
+@contextmanager
+def extra_packages(subject: str, extra: str) -> Iterator[None]:
+    """Raise ``ConfigError`` with the extra to install if an import in the block lacks a package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "foveate":
+            raise
+        raise ConfigError(f"{subject} needs the package {error.name}; {install(extra)}") from None
 
 
 @keys.command("add")
@@ -214,14 +322,14 @@ def studio(
 ) -> None:
     """Open runs in the browser, or those that come with foveate."""
     from foveate.config import check_run, published, shipped
-    from foveate.serve.launch import extra_packages, studio_document
 
     folders = [as_run(run) if published(run) else shipped(run) for run in runs or []]
     for folder in (each for each in folders if not each.is_dir()):
         check_run(folder)  # a folder may hold runs
-    if openapi:
-        typer.echo(studio_document(), nl=False)
-        return
     with extra_packages("the studio", "studio"):
-        from foveate.studio.api import serve
+        from foveate.studio.api import document, serve, studio_application
+    if openapi:
+        tree = document(studio_application([]))
+        typer.echo(json.dumps(tree, indent=1, sort_keys=True, ensure_ascii=False))
+        return
     serve(folders, port, host, token, browser, lectures)

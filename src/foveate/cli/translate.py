@@ -1,4 +1,4 @@
-"""``foveate translate``: lines of standard input, a document, or a folder of documents."""
+"""``foveate translate``: lines, a document, or a folder of documents; ``foveate draft``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 Format = Annotated[str | None, typer.Option(help="default: by the file's ending")]
 In = Annotated[Path | None, typer.Option("--in", help="document or folder")]
 Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="phrase in every output")]
+Held = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(metavar="SOURCE TARGET", help="fit the estimates to held-out lines"),
+]
+Second = Annotated[Path | None, typer.Option(metavar="RUN", help="run whose draft to compare")]
+Limit = typer.Option(min=0, max=100, help="a chrF below it gets this colour")
 
 
 @dataclass(frozen=True)
@@ -255,3 +261,35 @@ def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:
         )
     line = one_line(answer.hypotheses[0]) + "\n"
     return f"{answer.scores[0]:.6f}\t{line}" if outputs.scores else line
+
+
+def draft(
+    run: options.RunPath,
+    book: Annotated[Path | None, typer.Argument(metavar="[BOOK]", help="the document")] = None,
+    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="draft to write")] = None,
+    calibrate: Held = None,
+    second: Second = None,
+    red: Annotated[float, Limit] = 40.0,
+    yellow: Annotated[float, Limit] = 60.0,
+    to: Annotated[str | None, typer.Option(help="target language, if several")] = None,
+    checkpoint: options.Checkpoint = "best",
+    threads: options.Threads = None,
+) -> None:
+    """Translate a document and say how far to trust it."""
+    if (book is None and calibrate is None) or (book is None) != (out is None):
+        raise ConfigError("name a document and its draft, BOOK OUT, or --calibrate SOURCE TARGET")
+    if red > yellow:
+        raise ConfigError(f"--red {red:g} is above --yellow {yellow:g}: lower it")
+    from foveate.documents import drafts
+
+    spec = RunSpec(str(run), checkpoint)
+    model = spec.packed({}, threads) or spec.load()
+    if calibrate is not None:
+        from foveate.data.text import TextData, read_pairs
+
+        held = read_pairs(*calibrate, TextData())
+        say([drafts.calibrate(model, held.sources, held.targets, to)])
+    if book is not None and out is not None:
+        own = None if second is None else RunSpec(str(options.named(second)))
+        other = None if own is None else own.packed({}) or own.load()
+        say(drafts.write_draft(model, str(run), book, out, to, (red, yellow), other))

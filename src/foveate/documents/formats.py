@@ -26,8 +26,7 @@ from foveate.documents.base import (
     decoded,
     with_mark,
 )
-from foveate.documents.epub import read_epub
-from foveate.documents.html import html_passage, left_in
+from foveate.documents.html import html_passage, left_in, read_epub
 from foveate.documents.odt import read_odt
 from foveate.documents.office import read_docx, read_pptx
 from foveate.documents.po import read_po

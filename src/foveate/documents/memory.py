@@ -289,10 +289,6 @@ class Assistance:
             if all(holds(variant, tuple(self.banned)) for variant in variants):
                 raise ConfigError(f"{variants[0]!r} is required and banned; remove one of them")
 
-    def __bool__(self) -> bool:
-        files = self.glossary is not None or self.memory is not None
-        return files or bool(self.forced or self.banned)
-
     def refuse(self, search: str | None, name: str) -> None:
         """Raise ``ConfigError`` if the run's kind of search cannot force terms."""
         if (self.glossary is not None or self.forced) and search != "beam":
@@ -323,17 +319,14 @@ class AssistedRun:
 
     def __init__(self, run: Translator, assistance: Assistance = Assistance()) -> None:
         self.run, self.assistance, self.counts = run, assistance, AssistanceCounts()
-        self.engine = run.engine
 
     def translate(
         self, lines: Sequence[str], **options: Unpack[TranslateOptions]
     ) -> list[TextAnswer]:
         """Translate as `foveate.run.Run.translate`; the run gets the lines not in the memory."""
         known = [self._known(line) for line in lines]
-        numbers = [n for n, answer in enumerate(known) if answer is None]
-        _choose_prefixes(options, numbers)
-        answers = self._with_phrases([lines[n] for n in numbers], options)
-        rest = iter(answers)
+        unknown = [line for line, answer in zip(lines, known, strict=True) if answer is None]
+        rest = iter(self._with_phrases(unknown, options))
         return [next(rest) if answer is None else answer for answer in known]
 
     def _with_phrases(self, lines: Sequence[str], options: TranslateOptions) -> list[TextAnswer]:
@@ -354,7 +347,6 @@ class AssistedRun:
         if short:
             forced: TranslateOptions = {**options}
             forced["required"], forced["banned"] = [terms[n] for n in short], banned
-            _choose_prefixes(forced, short)
             again = self.run.translate([lines[n] for n in short], **forced)
             for n, answer in zip(short, again, strict=True):
                 texts = [without_appended(t, lines[n], terms[n]) for t in answer.hypotheses]
@@ -414,10 +406,3 @@ def _together(free: TextAnswer, forced: TextAnswer, terms: Sequence[tuple[str, .
         scores=both(free.scores, forced.scores),
         outputs=both(free.outputs, forced.outputs),
     )
-
-
-def _choose_prefixes(options: TranslateOptions, numbers: Sequence[int]) -> None:
-    """Reduce the prefixes to those of some lines, if each line has one."""
-    prefix = options.get("prefix")
-    if prefix is not None and not isinstance(prefix, str):
-        options["prefix"] = [prefix[n] for n in numbers]

@@ -742,15 +742,13 @@ class Passage:
             chosen.append(self._safe(sentence, answer, linked))
         if not self._keeps(chosen):
             chosen = self._most_that_keep(chosen)
-        both = enumerate(zip(self.to_translate, answers, chosen, strict=True))
-        self.stayed[:] = [
-            n
-            for n, (sentence, answer, pieces) in both
-            if pieces == list(sentence.source) and answer != sentence.text
-        ]
-        sides = [sentence.source for sentence in self.to_translate], chosen
-        texts = (["".join(texts_of(pieces)) for pieces in side] for side in sides)
-        self.shown[:] = zip(*texts, strict=True)
+        self.stayed.clear()
+        self.shown.clear()
+        for n, sentence in enumerate(self.to_translate):
+            if chosen[n] == list(sentence.source) and answers[n] != sentence.text:
+                self.stayed.append(n)
+            source, text = ("".join(texts_of(pieces)) for pieces in (sentence.source, chosen[n]))
+            self.shown.append((source, text))
         return self.ending("".join(map(self.written, self._whole(chosen))))
 
     @cached_property

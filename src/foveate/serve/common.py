@@ -42,6 +42,7 @@ NOT_LOGGED = {*vars(logging.makeLogRecord({})), "message"}  # fields of every re
 JsonValue: TypeAlias = "str | float | bool | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 JsonObject = dict[str, JsonValue]
 OpenApi = dict[str, Any]  # an OpenAPI document, or a part of one, as FastAPI takes it
+Application: TypeAlias = FastAPI
 Responses = dict[int | str, OpenApi]  # of a route, by status
 log = logging.getLogger("foveate.serve")
 

@@ -251,34 +251,25 @@ def equip(
     memories = _by_direction(pool, "--memory", memory)
     sentences = []
     for run, direction in pool.directions():
-        key = run.name, direction
-        terms = None if key not in glossaries else Glossary.read(glossaries[key])
-        known = None
+        key, terms, known, words = (run.name, direction), None, None, list[str]()
+        if (path := glossaries.get(key)) is not None:
+            terms = Glossary.read(path)
+            words.append(f"glossary {path} (terms: {len(terms.terms):,})")
         if (path := memories.get(key)) is not None:
             source, to = direction.source, direction.target
             known = TranslationMemory.read(path, to, fuzzy, source)
             if not known.pairs:
                 raise ConfigError(f"{path} has no pair from {source} to {to}")
+            alike = f", {fuzzy:g} % alike will do" if fuzzy < 100 else ""
+            words.append(f"memory {path} (pairs: {len(known.pairs):,}{alike})")
+        if ban:
+            words.append("banned: " + ", ".join(map(repr, ban)))
         assistance = Assistance(terms, (), ban, known)
         assistance.refuse(run.search, run.name)
-        if assistance:
+        if words:
             run.assistance[direction] = DirectionAssistance(assistance)
-            words = _words(assistance, glossaries.get(key), memories.get(key))
             sentences.append(f"{direction.code} ({run.name}): {', '.join(words)}")
     return sentences
-
-
-def _words(assistance: Assistance, glossary: Path | None, memory: Path | None) -> list[str]:
-    words = []
-    if assistance.glossary is not None:
-        words.append(f"glossary {glossary} (terms: {len(assistance.glossary.terms):,})")
-    if assistance.memory is not None:
-        least = assistance.memory.least
-        alike = f", {least:g} % alike will do" if least < 100 else ""
-        words.append(f"memory {memory} (pairs: {len(assistance.memory.pairs):,}{alike})")
-    if assistance.banned:
-        words.append("banned: " + ", ".join(map(repr, assistance.banned)))
-    return words
 
 
 def _by_direction(

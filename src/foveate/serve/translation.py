@@ -138,15 +138,6 @@ class Service:
             left.remove_done_callback(cancel)
             del task  # its error refers to this frame: a cycle
 
-    async def links(self, route: "Route", pairs: Sequence[Pair], client: "Client") -> list[Links]:
-        """Return the links of pairs; none if the run cannot align, or the pair is too long."""
-        if route.run is None or not pairs:
-            return []
-        operation, none = PairOperation(route.direction.to), list[tuple[int, int]]()
-        submit = route.run.batcher.submit
-        answers = submit(client.name, operation, pairs, none, admitted=True)
-        return await asyncio.wrap_future(answers.future)
-
     def close(self, seconds: float) -> None:
         """Answer accepted requests, for so many seconds, and end."""
         self.closing = True
@@ -420,6 +411,15 @@ async def translate_lines(
     return best
 
 
+async def links_of(client: Client, route: Route, pairs: Sequence[Pair]) -> list[Links]:
+    """Return the links of pairs; none if the run cannot align, or the pair is too long."""
+    if route.run is None or not pairs:
+        return []
+    operation, none = PairOperation(route.direction.to), list[tuple[int, int]]()
+    answers = route.run.batcher.submit(client.name, operation, pairs, none, admitted=True)
+    return await asyncio.wrap_future(answers.future)
+
+
 def _count_cut(service: Service, client: Client, tokens: int) -> None:
     if tokens:
         client.record.numbers.update(cut=tokens)
@@ -438,7 +438,7 @@ async def join(service: Service, pending: Sequence[PendingTranslation], client: 
         if unplaced := await service.computed(place, size if plain else inf):
             texts, versions, pairs = zip(*unplaced, strict=True)
             routes = (text.route for text in texts)
-            links = await asyncio.gather(*map(partial(service.links, client=client), routes, pairs))
+            links = await asyncio.gather(*map(partial(links_of, client), routes, pairs))
             await service.computed(lambda: list(map(_place, texts, versions, links)))
     finally:
         for text in pending:

@@ -14,7 +14,6 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Mount
@@ -22,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.documents.formats import ENDINGS, output_name
 from foveate.documents.languages import detected, most_probable, name_of
-from foveate.serve import chats, deepl, deepl_glossaries
+from foveate.serve import chats, deepl
 from foveate.serve.assistance import options_of
 from foveate.serve.bodies import (
     MULTIPART,
@@ -56,6 +55,7 @@ from foveate.serve.translation import (
     Service,
     check_size,
     find_routes,
+    links_of,
     translate,
     translate_lines,
 )
@@ -93,11 +93,6 @@ ERRORS: Responses = {
     }.items()
 }
 
-OTHER_BODIES: tuple[type[BaseModel], ...] = (
-    chats.ChatBody,
-    deepl.DeeplBody,
-    deepl_glossaries.GlossaryBody,
-)
 log = logging.getLogger("foveate.serve")
 
 
@@ -283,7 +278,7 @@ async def _translated_file(
         raise RequestError(400, f"the file is in {body.target} already")
     lines = await translate_lines(service, sentences, route, client, options)
     pairs = await documents.pairs(file, lines)
-    return await documents.written(file, lines, await service.links(route, pairs, client))
+    return await documents.written(file, lines, await links_of(client, route, pairs))
 
 
 @router.get(
@@ -307,7 +302,8 @@ async def download_file(name: str, request: Request) -> Response:
 
 def document(app: FastAPI) -> OpenApi:
     """Return the OpenAPI document, with bodies that FastAPI does not read, and the languages."""
-    tree = openapi_document(app, (*BODIES, *OTHER_BODIES))
+    others = chats.ChatBody, deepl.DeeplBody, deepl.GlossaryBody
+    tree = openapi_document(app, (*BODIES, *others))
     service: Service = app.state.service
     table, targets = service.pool.table(), service.pool.targets()
     for model in BODIES:

@@ -113,7 +113,7 @@ def test_cards_invite_to_an_answer(open_url: Visit, axe: Any, tmp_path: Path) ->
     page.get_by_text("with all heads:").wait_for()
     assert axe(page) == []
     link = page.url
-    assert "silent" in link
+    assert "card=silence" in link
     page.get_by_test_id("card-force").click()
     page.get_by_text("undo what was forced").wait_for()
     assert not page.get_by_text("with all heads:").count()  # each card begins with all heads

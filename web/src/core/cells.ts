@@ -141,10 +141,9 @@ export class Grid {
     Object.assign(this.canvas, { width, height });
     if (width * height) this.canvas.getContext("2d")!.putImageData(new ImageData(pixels(levels, cells.colours), width, height), 0, 0);
     put(this.over, { width: lies.width, height: lies.height });
-    this.over.replaceChildren(...this.rule(lies, cells), ...this.write(lies, cells), ...this.inside(lies, cells));
     this.marks = ["fv-band", "fv-band", "fv-edge", "fv-cell"].map((name) => s("rect", { class: name }));
     this.current = [0, 1].map(() => s("text", { class: "fv-chosen" }));
-    if (this.onpoint) this.over.append(...this.marks, ...this.current);
+    this.over.replaceChildren(...this.rule(lies, cells), ...this.write(lies, cells), ...this.marks, ...this.inside(lies, cells), ...this.current); // a frame is over the chosen cell
     if (this.loupe) this.loupe.element.hidden = Math.min(across, down) >= LOUPE || isSparse(cells.rows);
     this.select(...this.chosen);
   }

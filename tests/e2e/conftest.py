@@ -85,8 +85,8 @@ def open_url(browser: Any) -> Iterator[Callable[..., Any]]:
 
     with watching(browser, own) as open_page:
 
-        def opened(address: str, width: int = 1280, scheme: str = "light") -> Any:
-            page = open_page(address, width, 800, scheme, offline=True)
+        def opened(address: str, width: int = 1280, scheme: str = "light", **options: Any) -> Any:
+            page = open_page(address, width, 800, scheme, offline=True, **options)
             page.wait_for_selector(".fv")
             return page
 

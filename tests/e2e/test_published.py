@@ -1,6 +1,7 @@
 """Published pages in Chromium, from a disk: answers are those of Python, nothing is requested."""
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,45 @@ def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> No
     asked_for = "look => foveate.look('transformer_pre', look)"
     drawing = page.evaluate(asked_for, look | {"text": "a dog"})
     assert drawing["panels"][0]["rows"] == ["a", "dog", "</s>"]
+
+
+def test_a_narrow_window_has_the_sums_as_a_table(open_url: Visit, tmp_path: Path) -> None:
+    page = open_url(address(tmp_path, stored("transformer_pre"), single=True), width=360)
+    page.get_by_role("button", name="Step by step").click()
+    walk = page.get_by_test_id("walk")
+    rows = walk.locator("tbody tr")
+    rows.first.wait_for()
+    assert rows.locator("th").all_inner_texts() == ["the", "dog", "runs", "</s>"]
+    weights = [float(text) for text in rows.locator("td:last-child").all_inner_texts()]
+    assert sum(weights) == pytest.approx(1, abs=0.03)
+    assert not walk.locator("svg").first.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_yellow_is_a_weight_and_nothing_else(open_url: Visit, tmp_path: Path, scheme: str) -> None:
+    page = open_url(address(tmp_path, stored("transformer_pre"), single=True), scheme=scheme)
+    page.locator("[data-status=done]").wait_for()
+    style = "(e, name) => getComputedStyle(e).getPropertyValue(name)"
+    inks = [
+        page.locator(place).first.evaluate(style, name)
+        for place, name in (
+            (".fv-links path", "stroke"), (".fv-line .fv-chosen", "box-shadow"),
+            (".fv-cells .fv-band", "stroke"), (".word.chosen", "border-top-color"),
+        )
+    ]  # fmt: skip
+    for ink in inks:
+        red, _, blue = re.search(r"rgb\((\d+), (\d+), (\d+)\)", ink).groups()
+        assert int(blue) > int(red), ink
+
+
+def test_a_saved_picture_is_not_cut_where_words_go_beyond_it(open_url, tmp_path) -> None:
+    page = open_url(address(tmp_path, stored("transformer_pre"), single=True))
+    with page.expect_download() as download:
+        page.get_by_role("button", name="SVG").click()
+    saved = download.value.path().read_text("utf-8")
+    inner = re.findall(r"<svg [^>]*>", saved)[1:]
+    assert inner and all('overflow="visible"' in each for each in inner)
 
 
 def test_too_long_a_text_is_refused_and_the_next_one_answered(open_url, tmp_path) -> None:

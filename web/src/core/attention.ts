@@ -21,7 +21,7 @@ const FORMS: Record<AttentionDrawing["form"], readonly Part[]> = {
 const isFree = (target: Node) => target === document.body || (target instanceof Element && target.matches("main"));
 const isSeen = (box: Element) => box.checkVisibility() && box.getBoundingClientRect().bottom > 0 && box.getBoundingClientRect().top < innerHeight;
 
-const rowsOf: Record<Block["rowMeans"], string> = { producing: "writes", at: "query" }; // a row in words
+const rowsOf: Record<Block["rowMeans"], string> = { producing: "writes", at: "reads" }; // a row in words
 const MOST_LISTED = 20_000; // cells in the table; above, each row says its strongest
 
 /** Which map this is, in words. */
@@ -129,7 +129,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     const { rows, columns } = block;
     const isWritten = parts.has("matrix") && !isOverview && isSlide() && (grid.element.clientWidth - LABELS) / map.width >= WRITTEN; // on a slide
     if (parts.has("matrix")) grid.show({
-      height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: rowsOf[block.rowMeans], whole: isWritten,
+      height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: rowsOf[block.rowMeans], whole: isWritten, outlines: selection.now.framed?.[block.name],
       texts: isWritten ? rows.map((_, t) => Array.from(rowOf(map!, t), (weight) => weight.toFixed(2))) : [],
     });
     joined?.show(rows, columns, map);
@@ -155,7 +155,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
 
   const quiet = selection.on((_, changed) => {
     if ("block" in changed) showBlock();
-    else if ("layer" in changed || "head" in changed) showMap();
+    else if ("layer" in changed || "head" in changed || "framed" in changed) showMap();
     else point();
   });
   showBlock();

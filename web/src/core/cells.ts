@@ -141,10 +141,9 @@ export class Grid {
     Object.assign(this.canvas, { width, height });
     if (width * height) this.canvas.getContext("2d")!.putImageData(new ImageData(pixels(levels, cells.colours), width, height), 0, 0);
     put(this.over, { width: lies.width, height: lies.height });
-    this.over.replaceChildren(...this.rule(lies, cells), ...this.write(lies, cells), ...this.inside(lies, cells));
     this.marks = ["fv-band", "fv-band", "fv-edge", "fv-cell"].map((name) => s("rect", { class: name }));
     this.current = [0, 1].map(() => s("text", { class: "fv-chosen" }));
-    if (this.onpoint) this.over.append(...this.marks, ...this.current);
+    this.over.replaceChildren(...this.rule(lies, cells), ...this.write(lies, cells), ...this.marks, ...this.inside(lies, cells), ...this.current); // a frame is over the chosen cell
     if (this.loupe) this.loupe.element.hidden = Math.min(across, down) >= LOUPE || isSparse(cells.rows);
     this.select(...this.chosen);
   }
@@ -183,13 +182,13 @@ export class Grid {
   }
 
   /** True links as dots, and texts where cells have room for them. */
-  private inside({ left, top, across, down }: Place, { texts, dots, outlines, levels, width, colours }: Cells): SVGElement[] {
+  private inside({ left, top, across, down }: Place, { texts, dots = [], outlines = [], levels, width, colours }: Cells): SVGElement[] {
     const middle = (row: number, column: number) => ({ x: left + (column + 0.5) * across, y: top + (row + 0.5) * down });
-    const made: SVGElement[] = (dots ?? []).map(([row, column]) => {
+    const made: SVGElement[] = dots.map(([row, column]) => {
       const { x, y } = middle(row, column);
       return s("circle", { class: "fv-dot", cx: x, cy: y, r: Math.max(1.5, Math.min(5, across / 5)) });
     });
-    made.push(...(outlines ?? []).map(([y, x, high, wide]) => s("rect", { class: "fv-outline", x: left + x * across, y: top + y * down, width: wide * across, height: high * down })));
+    made.push(...outlines.map(([y, x, high, wide]) => s("rect", { class: "fv-outline", x: left + x * across, y: top + y * down, width: wide * across, height: high * down })));
     if (!texts?.length || down < 13) return made;
     texts.forEach((line, row) => line.forEach((text, column) => {
       const { x, y } = middle(row, column), level = levels[row * width + column]!;

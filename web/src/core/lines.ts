@@ -118,7 +118,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   const { x: xs, curves, labels, marks } = drawing;
   const hidden = (memory.get("hidden") as Set<string> | undefined) ?? new Set<string>();
   memory.set("hidden", hidden);
-  let place = xs.length - 1, x: Map1 = (v) => v, low = 0;
+  let place = marks[0] && !labels.length ? nearest(xs, marks[0].x) : xs.length - 1, x: Map1 = (v) => v, low = 0;
   const svg = s("svg", { class: "fv-plot", "aria-hidden": "true" });
   const cross = s("path", { class: "fv-cross" }), reading = h("output", { class: "fv-reading fv-small" });
   const box = h("div", { class: "fv-chart", tabindex: 0, role: "application", "aria-roledescription": "lines", "aria-label": drawing.title || "lines" }, svg);

@@ -3,7 +3,7 @@ import { h, put, s, zoomOf } from "./dom";
 import { inlined } from "./numbers";
 import type { AnyDrawing, Numbers } from "./types";
 
-const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "paint-order", "opacity", "fill-opacity", "font-size", "font-weight", "font-style", "font-family", "text-anchor", "dominant-baseline", "visibility", "vector-effect"];
+const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "paint-order", "opacity", "fill-opacity", "font-size", "font-weight", "font-style", "font-family", "text-anchor", "dominant-baseline", "visibility", "vector-effect", "overflow"];
 const FAR = 3; // pixels of a PNG for one of the screen, at most
 
 export function saveFile(content: Blob, name: string): void {
@@ -18,7 +18,7 @@ export const fileName = (title: string, ending: string): string =>
 
 /** What is seen in an element as one SVG: texts as texts, canvases and pictures as pictures. */
 export function svgOf(root: HTMLElement): SVGSVGElement {
-  const outer = root.getBoundingClientRect(), styles = getComputedStyle(root), pad = 8, zoomed = (element: Element) => element.currentCSSZoom ?? 1;
+  const outer = root.getBoundingClientRect(), styles = getComputedStyle(root), pad = 20, zoomed = (element: Element) => element.currentCSSZoom ?? 1;
   const scaled = zoomOf(root) / zoomed(root), scaleOf = (element: Element) => scaled * zoomed(element); // of sizes that a style says
   const width = Math.ceil(outer.width) + 2 * pad, height = Math.ceil(outer.height) + 2 * pad;
   const sheet = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "system-ui, sans-serif" });

@@ -1,4 +1,5 @@
 // What is chosen, once for all drawings that stand together: point at a word and it lights in each.
+import type { Cells } from "./cells";
 import { likeWord, sameWords } from "./text";
 
 /** What is chosen. What is undefined has not been chosen yet: a drawing shows what it begins with. */
@@ -12,6 +13,7 @@ export interface Choice {
   rows?: readonly string[] | undefined; // the words that rows and columns count
   columns?: readonly string[] | undefined;
   walk?: Walk | undefined;
+  framed?: Readonly<Record<string, Cells["outlines"]>> | undefined; // cells of a block, in all its heads
 }
 
 /** The row whose computation is shown, and why that of its head. */

@@ -33,7 +33,7 @@ const crosses = ({ values, height, width }: Matrix, row: number) => row + 1 < he
   && largest(values.subarray(row * width, (row + 1) * width)) === largest(values.subarray((row + 1) * width, (row + 2) * width)) + 1;
 
 /** Of two words, no short ones such as “ne”, that cross in the mean of all heads the head that crosses them most clearly; none where nothing crosses. */
-export function reversing(map: AttentionDrawing): { head: SilencedHead; row: number; rows: readonly string[]; words: string; share: string } | undefined {
+export function reversing(map: AttentionDrawing): { head: SilencedHead; row: number; column: number; rows: readonly string[]; words: string; share: string } | undefined {
   const all = heads(map), words = all[0]?.[2] ?? [], isLong = (row: number) => Math.min(words[row]?.length ?? 0, words[row + 1]?.length ?? 0) > 3, [, { height, width }] = all[0] ?? [, { height: 0, width: 0 }];
   const values = new Float64Array(height * width);
   for (const [, matrix] of all) matrix.values.forEach((value, i) => { values[i]! += value / all.length; });
@@ -41,7 +41,7 @@ export function reversing(map: AttentionDrawing): { head: SilencedHead; row: num
   const mean = { values, height, width }, row = best(Array.from({ length: height }, (_, t) => t), (t) => weight(mean, t));
   if (row === undefined || !weight(mean, row)) return undefined;
   const found = best(all, ([, matrix]) => weight(matrix, row))!;
-  return { head: found[0], row, rows: found[2], words: `“${found[2][row]}” and “${found[2][row + 1]}”`, share: `${all.filter(([, matrix]) => crosses(matrix, row)).length} of ${all.length}` };
+  return { head: found[0], row, column: largest(rowOf(found[1], row)), rows: found[2], words: `“${found[2][row]}” and “${found[2][row + 1]}”`, share: `${all.filter(([, matrix]) => crosses(matrix, row)).length} of ${all.length}` };
 }
 
 const begins = (text: string) => /^\s*\p{Lu}/u.test(text);

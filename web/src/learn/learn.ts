@@ -47,13 +47,6 @@ class Run {
   }
 }
 
-/** How a run is called: what it has, or lacks. */
-export function named({ model, positions, scaled, masked, attends, heads, rate }: Settings): string {
-  const own = model === "recurrent" ? [attends ? "attention" : "no attention"]
-    : [`${heads} head${heads > 1 ? "s" : ""}`, ...(positions ? [] : ["no positions"]), ...(scaled ? [] : ["no ÷ √K"]), ...(masked ? [] : ["no mask"])];
-  return `${model === "recurrent" ? "GRU" : "Transformer"}, ${own.join(", ")}, rate ${rate}`;
-}
-
 export interface Learning extends Drawn { train(on: boolean): void; runs(): readonly { step: number; pace: number; size: number; frames: readonly Frame[] }[] }
 interface Options { state?: State; onstate?: (state: State) => void; compact?: boolean; style?: string }
 
@@ -92,29 +85,29 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
   const own = h("input", { type: "text", maxlength: 100, autocomplete: "off", spellcheck: "false", input: () => read(), "data-testid": "own" });
   const wrong = h("p", { class: "fv-wrong", role: "alert", hidden: true });
   const scrub = h("input", { type: "range", min: 0, value: 0, "aria-label": "step", "data-testid": "learn-scrub", input: () => { place = Number(scrub.value) === last() ? undefined : Number(scrub.value); draw(); } });
-  const when = h("output", { class: "fv-learn-when" }), lanes = h("div", { class: "fv-learn-lanes" }), chart = h("div", { class: "fv-learn-chart" }), about = h("p", { class: "fv-caption" });
+  const when = h("output", { class: "fv-learn-when" }), lanes = h("div", { class: "fv-learn-lanes" }), chart = h("div", { class: "fv-learn-chart" }), about = h("p", { class: "fv-caption" }), verdict = h("output", { class: "fv-caption" }, "Without positions, a model does not see the order of its input.");
   const element = h("section", { class: compact ? "fv-learn fv-learn-compact" : "fv-learn", "aria-label": "training" },
     h("div", { class: "fv-learn-top" }, tasks.element, h("label", { class: "fv-learn-own" }, h("span", {}, "Try your own"), own)), wrong,
-    about, h("div", { class: "fv-learn-bar" }, play, ...(compact ? [more] : []), again, race, h("label", {}, "Seed ", seed), h("label", { class: "fv-learn-time" }, scrub, when)),
+    about, h("div", { class: "fv-learn-bar" }, play, ...(compact ? [more] : []), again, race, h("label", {}, "Seed ", seed), h("label", { class: "fv-learn-time" }, scrub, when)), verdict,
     h("div", { class: "fv-learn-body" }, lanes, chart));
   const frame = h("div", { class: "fv" }, element);
   host.append(frame);
   adopt(at);
 
+  let shown: ReturnType<typeof lane>[] = [];
+  const last = () => Math.max(0, Math.min(...shown.map(({ run }) => run.frames.length - 1))); // two that race are shown at the same step
+  const stepAt = () => shown[0]?.run.frames[place ?? last()]?.step ?? 0;
+  const called = (k: number) => (shown.length > 1 ? "AB"[k]! : "loss");
   const curves = (): LinesDrawing => {
     const x = [...new Set(shown.flatMap(({ run }) => run.frames.slice(1).map(({ step }) => step)))].sort((a, b) => a - b);
     const curve = (run: Run, name: string) => {
       const losses = new Map(run.frames.map(({ step, loss }) => [step, loss]));
       return { low: [], high: [], hue: null, name, y: x.map((step) => losses.get(step) ?? null), faint: false };
     };
-    const now = place === undefined ? undefined : stepAt();
-    return { kind: "lines", title: "Loss", caption: "", notes: [], x, curves: shown.map(({ run }, k) => curve(run, shown.length > 1 && compact ? "AB"[k]! : `${shown.length > 1 ? `${"AB"[k]}: ` : ""}${named(run.settings)}`)), joined: true,
-      ends: [0, Math.max(100, x.at(-1) ?? 0)], across: "step", up: "loss", log: "", labels: [], named: false, marks: now === undefined ? [] : [{ x: now, label: `step ${now}` }] };
+    return { kind: "lines", title: "Loss", caption: "", notes: [], x, curves: shown.map(({ run }, k) => curve(run, called(k))), joined: true,
+      ends: [0, Math.max(100, x.at(-1) ?? 0)], across: "step", up: "loss", log: "", labels: [], named: false, marks: [{ x: stepAt(), label: "" }] }; // it is read at the step that is shown
   };
-  let shown: ReturnType<typeof lane>[] = [];
   const lines = mount(chart, { ...curves(), x: [] }, { frame: false, selection: new Selection() });
-  const last = () => Math.max(0, Math.min(...shown.map(({ run }) => run.frames.length - 1))); // two that race are shown at the same step
-  const stepAt = () => shown[0]?.run.frames[place ?? last()]?.step ?? 0;
 
   /** One training: its switches, its map and its heads, what it makes of the text. */
   function lane(run: Run, k: number) {
@@ -143,7 +136,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
     });
     heads.append(...tiles.map(({ button }) => button));
     const element = h("section", { class: "fv-learn-lane", "aria-label": state.runs.length > 1 ? `model ${"AB"[k]}` : "model" },
-      state.runs.length > 1 ? h("h3", {}, `Model ${"AB"[k]}`) : undefined, top, output, status, h("div", { class: "fv-learn-maps" }, grid.element, heads), reading);
+      state.runs.length > 1 ? h("h3", {}, `Model ${"AB"[k]}`) : undefined, output, status, h("div", { class: "fv-learn-maps" }, grid.element, heads), reading, top);
     element.addEventListener("keydown", (event) => {
       const step = event.target === grid.box ? grid.step(event.key) : undefined;
       if (!step) return;
@@ -175,7 +168,6 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
       const attends = frame.weights.some((weight) => weight > 0);
       status.textContent = [frame.step ? `loss ${frame.loss.toFixed(frame.loss < 0.1 ? 3 : 2)}` : "untrained",
         attends ? `${Math.round(100 * frame.right)} % of attention ${compact ? "right" : `on the right ${task().of}`}` : "no attention"].join(" · ");
-      element.dataset.step = String(frame.step);
       grid.element.hidden = heads.hidden = reading.hidden = !attends;
       if (!attends) return;
       const map = mapOf(frame, head);
@@ -200,17 +192,17 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
       show(run.frames[place ?? last()]);
     }
     if (isOn && isDone()) train(false);
-    about.textContent = isDone() && state.runs.some(({ model, positions }) => model === "transformer" && !positions) ? "Without positions, a model does not see the order of its input." : task().about;
+    about.textContent = task().about;
+    verdict.hidden = !isDone() || place !== undefined || state.runs.every(({ model, positions }) => model !== "transformer" || positions);
     lines.update(curves());
   }
-  const later = () => { timer ??= setTimeout(draw, isOn && calm.matches ? CALM : APART); };
+  const later = () => { timer ??= setTimeout(draw, isOn && calm.matches && last() ? CALM : APART); }; // the first picture at once
 
   function train(on: boolean): void {
     if (on && isDone()) restart(false);
     isOn = on;
     place = undefined;
     play.textContent = on ? "❚❚ Pause" : "▶ Train";
-    element.dataset.status = on ? "training" : "paused";
     for (const { run } of shown) run.tell({ kind: "run", on });
     later();
   }
@@ -249,7 +241,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
     wrong.hidden = typeof made !== "string";
     own.toggleAttribute("aria-invalid", typeof made === "string");
     if (typeof made === "string") return void (wrong.textContent = made);
-    Object.assign(state, { text: own.value });
+    state.text = own.value;
     example = made;
     for (const { run } of shown) run.tell({ kind: "example", example });
     onstate?.(state);
@@ -257,7 +249,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
   set(state.runs);
   return {
     train, runs: () => shown.map(({ run }) => run),
-    twin: () => ({ caption: "Loss by step", columns: ["step", ...shown.map(({ run }) => named(run.settings))], rows: shown[0]?.run.frames.map(({ step }, k) => [step, ...shown.map(({ run }) => run.frames[k]?.loss ?? null)]) ?? [] }),
+    twin: () => ({ caption: "Loss by step", columns: ["step", ...shown.map((_, k) => called(k))], rows: shown[0]?.run.frames.map(({ step }, k) => [step, ...shown.map(({ run }) => run.frames[k]?.loss ?? null)]) ?? [] }),
     resize: () => { draw(); },
     destroy: () => { frame.remove(); clearTimeout(timer); lines.destroy(); shown.forEach(({ run }) => { run.destroy(); }); },
   };

@@ -18,7 +18,7 @@ export interface Frame {
   output: string[];
   weights: Float32Array; // (heads, rows, columns)
   heads: number; rows: number; columns: number;
-  right: number; // mean weight on the linked positions, of all heads
+  right: number; // weight of a row on all its links: the mean of the rows that have some, and of all heads
 }
 
 interface Functions {
@@ -140,6 +140,6 @@ export class Learner {
     const { T: rows, S: columns } = this.forward([example]), address = c.weights_of(model, CROSS), size = heads * rows * columns;
     const weights = address ? new Float32Array(c.memory.buffer, address, size).slice() : new Float32Array(size);
     const each = example.links.flatMap(([t, s]) => Array.from({ length: heads }, (_, head) => weights[(head * rows + t) * columns + s]!));
-    return { step, loss, output, weights, heads, rows, columns, right: each.reduce((a, b) => a + b, 0) / each.length };
+    return { step, loss, output, weights, heads, rows, columns, right: each.reduce((a, b) => a + b, 0) / heads / new Set(example.links.map(([t]) => t)).size };
   }
 }

@@ -1,7 +1,7 @@
 // Tasks that are learnt in seconds: their examples by chance, their tokens, and which source token each target token comes from.
 
 export type TaskName = "reverse" | "dates" | "adjectives";
-/** An example: words or letters, and links from target to source positions. */
+/** An example: words or letters, and links from target to source positions; where a target has several, any of them is right. */
 export interface Example { source: string[]; target: string[]; links: [number, number][] }
 export interface Task {
   label: string; of: string; // what is done, and what one right link leads to
@@ -35,13 +35,13 @@ function reversed(letters: string[]): Example {
   return { source: letters, target: [...letters].reverse(), links: letters.map((_, t) => [t, letters.length - 1 - t]) };
 }
 
-/** "7 March 2024" and 2024-03-07: digits have links, a month has one to its first letter for each of its digits. */
+/** "7 March 2024" and 2024-03-07: digits have links, both digits of a month to all its letters: one of them alone does not tell it. */
 function dated(day: number, month: number, year: number): Example {
-  const source = [...`${day} ${MONTHS[month]} ${year}`], at = String(day).length + 1, end = source.length - 4;
+  const source = [...`${day} ${MONTHS[month]} ${year}`], at = String(day).length + 1, end = source.length - 4, letters = [...MONTHS[month]!];
   const days: [number, number][] = day > 9 ? [[8, 0], [9, 1]] : [[9, 0]];
   return {
     source, target: [...`${year}-${String(month + 1).padStart(2, "0")}-${String(day).padStart(2, "0")}`],
-    links: [...[0, 1, 2, 3].map((k): [number, number] => [k, end + k]), ...[5, 6].map((k): [number, number] => [k, at]), ...days],
+    links: [...[0, 1, 2, 3].map((k): [number, number] => [k, end + k]), ...[5, 6].flatMap((k) => letters.map((_, s): [number, number] => [k, at + s])), ...days],
   };
 }
 

@@ -1,7 +1,7 @@
 // The models of a page as a source of answers: their files are read when they are first asked.
 import { hasSIMD } from "../engine/compiled";
-import type { AnyDrawing } from "../core";
-import type { Look, Request } from "../engine/answer";
+import type { AnyDrawing, Choice } from "../core";
+import type { Look as Wanted, Request } from "../engine/answer";
 import type { AnswerEvent } from "../studio/answering.svelte";
 import type { SilencedHead } from "../studio/api";
 import type Cards from "../learn/Cards.svelte";
@@ -23,15 +23,19 @@ export interface Published {
 }
 /** What a page has besides answers. */
 export interface Extras { Learn: typeof Learn; Cards: typeof Cards }
-/** What of an answer a link keeps, beside its text. */
-export interface Shared { prefix: number[]; places: number[]; silent: SilencedHead[] }
+/** What was done to an answer. */
+export interface Done { prefix: number[]; places: number[]; silent: SilencedHead[] }
+/** Where one looks; rows count the words of the answer, or those of the map. */
+export interface Look extends Pick<Choice, "block" | "layer" | "head" | "row" | "column" | "side"> { isSaid: boolean }
+/** What came of a card, and the text that it began with. */
+export interface Told { note: string; card: string; text: string }
 export interface PageData { title: string; models: Published[]; engines: { simd: string; scalar: string } }
 
 export type Asked = { id: number } & (
   | { kind: "engine"; text: string } | { kind: "model"; name: string; text: string }
   | { kind: "answer"; name: string; question: Request }
-  | { kind: "look"; name: string; look: Look } | { kind: "stop" });
-export interface Told { id: number; event?: AnswerEvent; drawing?: AnyDrawing; failure?: string }
+  | { kind: "look"; name: string; look: Wanted } | { kind: "stop" });
+export interface News { id: number; event?: AnswerEvent; drawing?: AnyDrawing; failure?: string }
 type Wish = Asked extends infer One ? (One extends Asked ? Omit<One, "id"> : never) : never;
 
 const files: Record<string, string> = ((globalThis as { foveateFiles?: Record<string, string> }).foveateFiles ??= {});
@@ -52,23 +56,23 @@ async function textOf(name: string): Promise<string> {
 
 export class Source {
   readonly #worker = new EngineWorker();
-  readonly #listeners = new Map<number, (told: Told) => void>();
+  readonly #listeners = new Map<number, (told: News) => void>();
   readonly #loading = new Map<string, Promise<unknown>>();
   #count = 0;
 
   constructor(readonly data: PageData) {
-    this.#worker.onmessage = ({ data: told }: MessageEvent<Told>) => this.#listeners.get(told.id)?.(told);
+    this.#worker.onmessage = ({ data: told }: MessageEvent<News>) => this.#listeners.get(told.id)?.(told);
     this.#worker.onerror = ({ message }) => this.#listeners.forEach((tell, id) => tell({ id, failure: message || "the engine does not start in this browser" }));
   }
 
-  #send(wish: Wish, listen: (told: Told) => void): number {
+  #send(wish: Wish, listen: (told: News) => void): number {
     const id = this.#count++;
     this.#listeners.set(id, listen);
     this.#worker.postMessage({ ...wish, id });
     return id;
   }
 
-  #done(wish: Wish): Promise<Told> {
+  #done(wish: Wish): Promise<News> {
     return new Promise((go, fail) => {
       const id = this.#send(wish, (told) => {
         this.#listeners.delete(id);
@@ -90,14 +94,14 @@ export class Source {
   }
 
   /** A drawing of an answer that is there. */
-  async look(run: string, look: Look): Promise<AnyDrawing> {
+  async look(run: string, look: Wanted): Promise<AnyDrawing> {
     return (await this.#done({ kind: "look", name: run, look })).drawing!;
   }
 
   /** The events of an answer, as they come. */
   async *events(run: string, question: Request, signal: AbortSignal): AsyncGenerator<AnswerEvent> {
     await this.#load(this.data.models.find(({ name }) => name === run)!);
-    const told: Told[] = [];
+    const told: News[] = [];
     let wake = () => {};
     const id = this.#send({ kind: "answer", name: run, question }, (next) => { told.push(next); wake(); });
     signal.addEventListener("abort", () => { this.#worker.postMessage({ kind: "stop", id } satisfies Asked); wake(); });

@@ -3,13 +3,13 @@ import { bytesOf } from "../core/numbers";
 import { answer, look } from "../engine/answer";
 import { Engine } from "../engine/compiled";
 import { PackedModel } from "../engine/model";
-import type { Asked, Told } from "./source";
+import type { Asked, News } from "./source";
 
 const TURN = 25; // milliseconds of work between two looks at whether an answer is still wanted
 const models = new Map<string, PackedModel>(), wanted = new Set<number>(); // `wanted`: the answers that are asked for and not given up
 let engine: Promise<Engine>, before: Promise<unknown> = Promise.resolve();
 
-const tell = (told: Told) => postMessage(told);
+const tell = (told: News) => postMessage(told);
 const pause = () => new Promise<void>((go) => {
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = () => { port1.close(); go(); };
@@ -19,7 +19,7 @@ const pause = () => new Promise<void>((go) => {
 /** The bytes of a file, which is base64 of gzip. */
 const unpacked = (text: string) => new Response(new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 
-async function work(asked: Asked): Promise<Partial<Told>> {
+async function work(asked: Asked): Promise<Partial<News>> {
   const { id } = asked;
   if (asked.kind === "engine") engine = unpacked(asked.text).then((code) => Engine.of(code));
   else if (asked.kind === "model") models.set(asked.name, new PackedModel(await engine, await unpacked(asked.text)));

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foveate.align.ibm import EMTraining, Model1
+from foveate.align.ibm import Model1
 from foveate.look.relevance import by_distance
 from foveate.look.views.demos.networks import (
     NARROW,
@@ -646,9 +646,7 @@ def chain() -> Answer:
 def em() -> Answer:
     """The log-likelihood never falls in 20 iterations on the three pairs of the demo."""
     pairs = [("the house", "das Haus"), ("the book", "das Buch"), ("a book", "ein Buch")]
-    found = EMTraining([(s.split(), t.split()) for s, t in pairs]).fit(
-        Model1(Model1.Config(iterations=20))
-    )
+    found = Model1(Model1.Config(iterations=20)).train([(s.split(), t.split()) for s, t in pairs])
     least = min(after - before for before, after in pairwise(found))
     figure = f"from {found[0]:.2f} to {found[-1]:.2f}, the smallest step {least:+.0e}"
     return figure, verdict(least >= 0)

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 FUNCTION, NESTING, ANY, CASTS = 60, 4, 158, 68
 
 # Lines of src/foveate. The cap only falls: a change that needs more takes something out first.
-LINES = 63_929
+LINES = 63_543
 SPINE = 2_974  # of the files that docs/spine.md walks through; the bar of the house is 3,300
 
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -1,6 +1,8 @@
 """Tools and benchmarks: claims, peers, scaling."""
 
+import ast
 import dataclasses
+import importlib.util
 import json
 import runpy
 import sys
@@ -22,8 +24,25 @@ from foveate.errors import FOR_THE_USER
 from foveate.run import load
 from small_runs import made
 
-# ---- The page of claims: verdicts that need no training, and that it is what the JSON gives
 ROOT = Path(__file__).parent.parent
+
+
+def test_every_name_that_a_program_of_ours_imports_is_there() -> None:
+    """Programs of benchmarks and tools run once in months; a name that moved breaks them unseen."""
+    missing = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}.{name.name}"
+        for folder in ("benchmarks", "tools")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "foveate"
+        for name in node.names
+        if not hasattr(module := importlib.import_module(node.module or ""), name.name)
+        and not importlib.util.find_spec(f"{module.__name__}.{name.name}")
+    ]
+    assert missing == []
+
+
+# ---- The page of claims: verdicts that need no training, and that it is what the JSON gives
 RECORD = json.loads((ROOT / "docs" / "results" / "claims.json").read_text("utf-8"))
 VERDICTS = {row["name"]: row["verdict"] for row in RECORD["claims"]}
 

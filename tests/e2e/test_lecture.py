@@ -356,9 +356,9 @@ def test_a_slide_is_saved_as_svg_and_png(visit: Callable[..., Any], tmp_path: Pa
         heading = texts[title.replace("-", " ", number - 1)]
         assert float(heading.attrib["font-size"]) == 40
         assert not re.search("foveate|print", " ".join(texts))  # no command, no key
-        assert root.attrib["width"] == "1296"
+        assert root.attrib["width"] == "1320"  # the slide and a margin of 12
     picture = downloaded(page.get_by_test_id("png-3"), tmp_path).read_bytes()
-    assert struct.unpack(">II", picture[16:24]) == (3888, 2448)
+    assert struct.unpack(">II", picture[16:24]) == (3960, 2520)
 
 
 def test_keys_are_shown_once(visit: Callable[..., Any]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from foveate.look.draw.analyses import schedule, sheets
-from foveate.look.draw.charts import LinesDrawing
+from foveate.look.draw.analyses import sheets
+from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.views.demos import formulas
 from foveate.nn.more_positions import ALiBi, T5Bias
@@ -61,6 +63,13 @@ def relative(folder: Path) -> SheetGrid:
 # ------------------------------------------------------------------------------ training
 
 
+def over(steps: int, curves: Mapping[str, Callable[[int], float]], title: str = "") -> LinesDrawing:
+    """Curves at 400 steps from the first on."""
+    places = np.unique(np.linspace(1, steps, 400).round()).astype(int)
+    values = {name: np.array([at(int(step)) for step in places]) for name, at in curves.items()}
+    return line_chart(places, values, "step", "learning rate", title)
+
+
 def rates(folder: Path) -> LinesDrawing:
     """Learning rates over the steps."""
     total, peak = 20_000, 7e-4
@@ -70,7 +79,7 @@ def rates(folder: Path) -> LinesDrawing:
             WarmupStableDecay.Config(warmup_steps=1000), peak, total
         ),
     }
-    drawn = schedule({name: item.rate for name, item in others.items()}, total)
+    drawn = over(total, {name: item.rate for name, item in others.items()})
     noam = formulas.noam(steps=total)
     title = "Learning rates; D:warm-up as in Vaswani et al."
     return noam.model_copy(update={"title": title, "curves": [*noam.curves, *drawn.curves]})
@@ -83,7 +92,7 @@ def sampling(folder: Path) -> LinesDrawing:
         "inverse sigmoid": InverseSigmoidDecay(InverseSigmoidDecay.Config()),
     }
     title = "Scheduled sampling: fewer and fewer true tokens"
-    lines = schedule({name: item.epsilon for name, item in drawn.items()}, 15_000, title)
+    lines = over(15_000, {name: item.epsilon for name, item in drawn.items()}, title)
     return lines.model_copy(update={"up": "ε, share of true tokens"})
 
 

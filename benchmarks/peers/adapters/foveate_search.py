@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from queue import SimpleQueue
 from typing import Any
 
 import common
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from common import Job
 
-from foveate.data.corpus import Arrays, Work, worker_processes
+from foveate.data.corpus import Arrays, Work, Worker
 from foveate.decode.engine import SearchRequest
 from foveate.engine.packed import PackedEngine, PackedSearch
 from foveate.engine.program import compile_model
@@ -57,10 +58,19 @@ def searching(values: Mapping[str, Any], processes: int) -> Iterator[Call]:
     if processes == 1:
         yield searcher(values)
         return
-    with (
-        worker_processes(searcher, values, processes) as work,
-        ThreadPoolExecutor(processes) as threads,
-    ):
+    idle = SimpleQueue[Worker]()
+
+    def work(part: Sequence[object]) -> Arrays:
+        worker = idle.get()
+        try:
+            return worker(part)
+        finally:
+            idle.put(worker)
+
+    with ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(processes))
+        for _ in range(processes):
+            idle.put(stack.enter_context(closing(Worker(searcher, values))))
 
         def call(sentences: Ids, beam: int, rows: int | None) -> None:
             size = rows or CHUNK

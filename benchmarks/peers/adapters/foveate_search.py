@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
-from queue import SimpleQueue
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import common
@@ -13,7 +11,7 @@ import numpy as np
 import torch
 from common import Job
 
-from foveate.data.corpus import Arrays, Work, Worker
+from foveate.data.corpus import Arrays, Work, worker_processes
 from foveate.decode.engine import SearchRequest
 from foveate.engine.packed import PackedEngine, PackedSearch
 from foveate.engine.program import compile_model
@@ -58,25 +56,13 @@ def searching(values: Mapping[str, Any], processes: int) -> Iterator[Call]:
     if processes == 1:
         yield searcher(values)
         return
-    idle = SimpleQueue[Worker]()
-
-    def work(part: Sequence[object]) -> Arrays:
-        worker = idle.get()
-        try:
-            return worker(part)
-        finally:
-            idle.put(worker)
-
-    with ExitStack() as stack:
-        threads = stack.enter_context(ThreadPoolExecutor(processes))
-        for _ in range(processes):
-            idle.put(stack.enter_context(closing(Worker(searcher, values))))
+    with worker_processes(searcher, values, processes) as answers:
 
         def call(sentences: Ids, beam: int, rows: int | None) -> None:
             size = rows or CHUNK
             spans = range(0, len(sentences), size)
             parts = [(sentences[n : n + size], beam, rows) for n in spans]
-            list(threads.map(work, parts))
+            list(answers(parts))
 
         yield call
 

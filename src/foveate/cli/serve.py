@@ -197,11 +197,9 @@ def serve_runs(serving: Serving) -> None:
 
     log_to_stderr(serving.log_level)
     listener = listen(own.host, own.port)
-    print(f"serve: {address(own.host, listener)}  (Ctrl-C stops it)", flush=True)
-    for sentence in sentences:
+    for sentence in (f"serve: {address(own.host, listener)}  (Ctrl-C stops it)", *sentences):
         print(sentence, flush=True)
-    head_seconds = app.state.service.limits.reading
-    run_server(app, listener, serving.drain, head_seconds, own.behind_proxy)
+    run_server(app, listener, serving.drain, app.state.service.limits.reading, own.behind_proxy)
 
 
 def server_application(serving: Serving) -> tuple[Application, list[str]]:
@@ -234,27 +232,23 @@ def server_application(serving: Serving) -> tuple[Application, list[str]]:
         for served in pool.runs.values():
             pool.load(served)
             served.batcher.begin()
-    rules = Rules(tuple(protect))
-    service = Service(pool, limits, own.key_file(), rules, serving.glossaries)
-    hosts = None
-    if own.host in LOCAL or own.allow_host:
-        hosts = [*LOOPBACK, *(own.allow_host or ())]
-    home, cors = _studio(serving, hosts), own.cors or ()
+    service = Service(pool, limits, own.key_file(), Rules(tuple(protect)), serving.glossaries)
+    hosts = [*LOOPBACK, *(own.allow_host or ())] if own.host in LOCAL or own.allow_host else None
+    home, cors = _studio(serving, runs, hosts), own.cors or ()
     app = translation_application(service, __version__, hosts, cors, home, serving.drain)
     return app, sentences
 
 
-def _studio(serving: Serving, hosts: Sequence[str] | None) -> LazyStudio | None:
+def _studio(serving: Serving, runs: list[Path], hosts: list[str] | None) -> LazyStudio | None:
     """Return the studio: open on this machine, for others only with a token.
 
     Without PyTorch, or for packed files alone, it is None.
     """
-    from foveate.config import shipped
     from foveate.serve.translation_api import LazyStudio
 
     own, token = serving.address, serving.studio_token
     open_to_all = own.host in LOCAL and (own.keys is None or not own.auth)
-    runs = [run for run in map(shipped, serving.runs) if not run.is_file()]
+    runs = [run for run in runs if not run.is_file()]
     if not serving.studio or not (open_to_all or token) or not runs or find_spec("torch") is None:
         return None
 

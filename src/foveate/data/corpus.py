@@ -19,9 +19,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
 
@@ -105,25 +105,10 @@ def in_order(
         processes = processors() if sum(stop - first for first, stop in spans) >= ENOUGH else 1
     processes = min(processes, len(spans))
     if processes <= 1:
-        work = maker(values)
-        yield from (work(*span) for span in spans)
+        yield from starmap(maker(values), spans)
         return
-    idle, threads = queue.SimpleQueue[Worker](), ThreadPoolExecutor(processes)
-
-    def work_of(span: Sequence[object]) -> Arrays:
-        worker = idle.get()
-        try:
-            return worker(span)
-        finally:
-            idle.put(worker)
-
-    with ExitStack() as stack:
-        for _ in range(processes):
-            idle.put(stack.enter_context(closing(Worker(maker, values))))
-        try:
-            yield from threads.map(work_of, spans)
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+    with worker_processes(maker, values, processes) as answers:
+        yield from answers(spans)
 
 
 def spans_of(rows: int, size: int = ROWS) -> list[Span]:
@@ -187,6 +172,27 @@ class Worker:
         """End the process and its pipes."""
         self.kill()
         self._process.communicate()
+
+
+@contextmanager
+def worker_processes(
+    maker: Maker, values: Values, count: int
+) -> Iterator[Callable[..., Iterator[Arrays]]]:
+    """Yield a function of spans: the next idle one of the processes answers each, in order."""
+    idle, threads = queue.SimpleQueue[Worker](), ThreadPoolExecutor(count)
+
+    def work(span: Sequence[object]) -> Arrays:
+        worker = idle.get()
+        try:
+            return worker(span)
+        finally:
+            idle.put(worker)
+
+    with ExitStack() as stack:
+        for _ in range(count):
+            idle.put(stack.enter_context(closing(Worker(maker, values))))
+        stack.callback(threads.shutdown, wait=False, cancel_futures=True)
+        yield functools.partial(threads.map, work)
 
 
 def serve() -> None:
